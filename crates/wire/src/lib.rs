@@ -21,6 +21,7 @@
 //! | [`session`] | sessions, turns, registering |
 //! | [`local`] | what the local door says |
 //! | [`text`] | making foreign text safe to show |
+//! | [`window`] | what the app and its window say to each other |
 
 pub mod account;
 pub mod envelope;
@@ -38,6 +39,7 @@ pub mod name;
 pub mod presence;
 pub mod session;
 pub mod text;
+pub mod window;
 
 /// The protocol's name, as `GET /v1/capabilities` says it.
 pub const PROTOCOL: &str = "teams.v1";
