@@ -1,0 +1,59 @@
+//! The parts that every request may use, in one place.
+
+use crate::config::Config;
+use crate::hub::Hub;
+use crate::keys::Keys;
+use crate::store::Store;
+use std::sync::Arc;
+use teamlamp_clock::{Chance, Clock, Tasks};
+use teamlamp_wire::Millis;
+use teamlamp_wire::id::ServerId;
+
+/// The server's parts. Clones are the same server.
+#[derive(Clone, Debug)]
+pub struct App(Arc<Parts>);
+
+/// What [`App`] holds.
+#[derive(Debug)]
+pub struct Parts {
+    /// How it was set.
+    pub config: Config,
+    /// Time.
+    pub clock: Clock,
+    /// Randomness.
+    pub chance: Chance,
+    /// The database.
+    pub store: Store,
+    /// Wake-ups.
+    pub hub: Hub,
+    /// The secret keys of codes and cursors.
+    pub keys: Keys,
+    /// The server's id, of its database.
+    pub server_id: ServerId,
+    /// Made anew when the database is restored: cursors bind it.
+    pub history_id: String,
+    /// When this process of the server started.
+    pub started_at: Millis,
+    /// The origin that links name.
+    pub origin: String,
+    /// What runs beside the requests.
+    pub tasks: Tasks,
+    /// Rate limits and tallies (in memory; a restart forgives).
+    pub limits: crate::access::rate_limit::Limits,
+    /// The open streams of each install and credential.
+    pub streams: crate::events::places::Places,
+}
+
+impl App {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

@@ -1,0 +1,119 @@
+//! Refusals and faults: a code for programs, a sentence for people, a detail for the log.
+
+use serde_json::{Value, json};
+use teamlamp_wire::envelope::{ErrorBody, ErrorCode};
+
+/// Why a request is not done. `detail` goes to the log under the request id and never to the caller.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {}", .body.message, .detail.as_deref().unwrap_or("refused"))]
+pub struct ApiError {
+    /// What the caller is told.
+    pub body: ErrorBody,
+    /// The status, where it is not the code's own (405, 415).
+    pub status: u16,
+    /// For the log alone.
+    pub detail: Option<String>,
+    /// `Retry-After`, in seconds.
+    pub retry_after_seconds: Option<u64>,
+}
+
+impl ApiError {
+    /// A refusal with its code's own status.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            body: ErrorBody { code, message: message.into(), retryable: None, details: None },
+            status: code.status(),
+            detail: None,
+            retry_after_seconds: None,
+        }
+    }
+    /// 400.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+    /// 401: missing, malformed, unknown, revoked and expired credentials are all alike.
+    pub fn unauthenticated() -> Self {
+        Self::new(ErrorCode::AuthenticationRequired, "The credential is missing or no longer valid: sign in again.")
+    }
+    /// 403.
+    pub fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Forbidden, message)
+    }
+    /// 404: not there, or not visible.
+    pub fn not_found(what: &str) -> Self {
+        Self::new(ErrorCode::NotFound, format!("There is no such {what} here, or it is not yours to see."))
+    }
+    /// 409.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Conflict, message)
+    }
+    /// 410.
+    pub fn gone(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Gone, message)
+    }
+    /// 409: `If-Match` names another revision.
+    pub fn revision_mismatch(current: i64) -> Self {
+        Self::new(ErrorCode::RevisionMismatch, "Someone changed this meanwhile: read it again and repeat.")
+            .with_details(json!({ "revision": current }))
+    }
+    /// 429 with how long to wait.
+    pub fn rate_limited(message: impl Into<String>, retry_after_seconds: u64, mut details: Value) -> Self {
+        details["retry_after_seconds"] = json!(retry_after_seconds);
+        let mut error = Self::new(ErrorCode::RateLimited, message).with_details(details);
+        error.retry_after_seconds = Some(retry_after_seconds);
+        error
+    }
+    /// 500: the cause is for the log.
+    pub fn internal(cause: impl std::fmt::Display) -> Self {
+        let mut error = Self::new(
+            ErrorCode::Internal,
+            "The server failed: its log says why, under the request id of this answer.",
+        );
+        error.detail = Some(cause.to_string());
+        error
+    }
+    /// 503: the same request may succeed later.
+    pub fn unavailable(message: impl Into<String>, cause: impl std::fmt::Display) -> Self {
+        let mut error = Self::new(ErrorCode::Unavailable, message);
+        error.body.retryable = Some(true);
+        error.detail = Some(cause.to_string());
+        error
+    }
+    /// Facts about the refusal.
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.body.details = Some(details);
+        self
+    }
+    /// Another status than the code's own.
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+}
+
+impl From<rusqlite::Error> for ApiError {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode as Sqlite;
+        match error.sqlite_error_code() {
+            Some(Sqlite::DiskFull) => {
+                Self::unavailable("The server's disk is full: its owner must make room. Reading goes on.", error)
+            }
+            Some(Sqlite::ReadOnly) => {
+                Self::unavailable("The server's database is read-only: its owner must mend that.", error)
+            }
+            Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => {
+                Self::unavailable("The server's database is locked by another program: try again.", error)
+            }
+            Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) => {
+                Self::unavailable("The server can't reach its database: its owner must look at the disk.", error)
+            }
+            _ => Self::internal(error),
+        }
+    }
+}
+
+impl From<serde_json::Error> for ApiError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::internal(error)
+    }
+}

@@ -1,0 +1,114 @@
+//! The database: one writer that commits in groups, and a pool of readers. SQL lives with the domains;
+//! here is only how transactions run.
+
+mod migrate;
+mod writer;
+
+pub use migrate::OpenError;
+pub use writer::{Effects, Tx};
+
+use crate::error::ApiError;
+use crate::hub::Hub;
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use teamlamp_clock::{Clock, Tasks};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+const READERS: usize = 6;
+const WAITING_WRITES: usize = 4096;
+
+/// Where transactions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// On the blocking pool: production.
+    Blocking,
+    /// On the calling task: the simulation, whose paused time would jump past work on another thread.
+    Inline,
+}
+
+/// The one database of a server.
+#[derive(Clone, Debug)]
+pub struct Store {
+    run: Run,
+    path: PathBuf,
+    writes: mpsc::Sender<Box<dyn writer::Job>>,
+    readers: Arc<Mutex<Vec<Connection>>>,
+    places: Arc<Semaphore>,
+}
+
+impl Store {
+    /// Opens (or makes) the database at `path`, brings its schema up to date and starts the writer.
+    ///
+    /// # Errors
+    /// A folder that can't be written, a newer or damaged database, one that another server holds.
+    pub fn open(path: &Path, run: Run, clock: Clock, hub: Hub, tasks: &Tasks) -> Result<Self, OpenError> {
+        let writer = migrate::open(path, clock.now_ms())?;
+        let (writes, waiting) = mpsc::channel(WAITING_WRITES);
+        tasks.spawn_to_end("store writer", writer::run(writer, run, clock, hub, waiting, tasks.token().clone()));
+        Ok(Self {
+            run,
+            path: path.to_owned(),
+            writes,
+            readers: Arc::default(),
+            places: Arc::new(Semaphore::new(READERS)),
+        })
+    }
+
+    /// Runs `change` in a transaction of its own and answers after it is on disk. What it returns as an
+    /// error rolls all of it back.
+    ///
+    /// # Errors
+    /// What `change` returns; `unavailable` where the commit fails or the server ends.
+    pub async fn write<T, F>(&self, change: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, ApiError> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let ended = || ApiError::unavailable("The server is shutting down: try again.", "the writer ended");
+        self.writes.send(Box::new(writer::Typed::new(change, reply))).await.map_err(|_| ended())?;
+        answer.await.map_err(|_| ended())?
+    }
+
+    /// Runs `query` on one snapshot of the database. It must be short: a long read holds the WAL.
+    ///
+    /// # Errors
+    /// What `query` returns; a database that can't be opened.
+    pub async fn read<T, F>(&self, query: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, ApiError> + Send + 'static,
+    {
+        let _place = self.places.acquire().await.map_err(ApiError::internal)?;
+        let (readers, path) = (self.readers.clone(), self.path.clone());
+        let work = move || {
+            let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let connection = idle.map_or_else(|| open_reader(&path), Ok)?;
+            connection.execute_batch("BEGIN")?;
+            let result = query(&connection);
+            // A connection whose transaction can't be ended is dropped rather than kept.
+            if connection.execute_batch("ROLLBACK").is_ok() {
+                readers.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+            }
+            result
+        };
+        match self.run {
+            Run::Inline => work(),
+            Run::Blocking => tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?,
+        }
+    }
+
+    /// The database's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn open_reader(path: &Path) -> Result<Connection, ApiError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.execute_batch("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cache_size = -8192;")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
