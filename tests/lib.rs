@@ -1,1 +1,8 @@
-//! To come.
+//! The wider tests of Teamlamp: each folder is one test program.
+//!
+//! | folder | what it shows |
+//! | --- | --- |
+//! | `architecture` | which crate may use what, and the rules of style that a machine can check |
+//! | `scenarios` | what two people see: real programs, sockets, databases and session files |
+//! | `desktop` | the real app under a screen, with a real bus, keyring and tray |
+//! | `ui` | the window's views in a browser, with a recorded store |
