@@ -1,1 +1,3 @@
-//! To come.
+//! The connector of one machine: what `teamlamp connect` and the desktop app run.
+
+pub mod sessions;
