@@ -37,6 +37,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 mod commands;
+#[cfg(all(test, feature = "ts"))]
+mod tables;
 
 pub use commands::{
     Failure, HistoryAsk, HistoryPage, Invite, Invited, JoinAccept, JoinFrom, JoinPreview, Joined, PauseFor,
