@@ -86,18 +86,7 @@ fn functions_fit_on_a_screen() {
 #[test]
 fn nothing_is_left_undone_and_names_say_what_things_are() {
     // Written in pieces, so that this file does not accuse itself.
-    let undone = ["TO", "FIX", "XX"].map(|head| {
-        format!(
-            "{head}{}",
-            if head == "TO" {
-                "DO"
-            } else if head == "FIX" {
-                "ME"
-            } else {
-                "X"
-            }
-        )
-    });
+    let undone = [["TO", "DO"].concat(), ["FIX", "ME"].concat(), ["unimplemented", "!("].concat()];
     let vague = ["Manager", "Helper", "Util"];
     let mut faults = Vec::new();
     for (path, text) in sources() {

@@ -1,7 +1,7 @@
 //! Randomness from outside: the operating system's, or a seed's.
 
-use rand::rngs::{OsRng, StdRng};
-use rand::{Rng, RngCore, SeedableRng, TryRngCore};
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng, RngExt, SeedableRng, TryRng};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Chance {
         let mut out = [0; N];
         match &self.0 {
             Source::System => {
-                OsRng.try_fill_bytes(&mut out).expect("the operating system gives no randomness");
+                SysRng.try_fill_bytes(&mut out).expect("the operating system gives no randomness");
             }
             Source::Seeded(rng) => rng.lock().unwrap_or_else(PoisonError::into_inner).fill_bytes(&mut out),
         }
