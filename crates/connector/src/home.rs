@@ -1,0 +1,165 @@
+//! The folder in which this install keeps what it knows, private to its person, and how files in it are
+//! written whole or not at all. What the files say belongs to their own modules.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The folder of one install (spec 06). Clones are the same folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home(PathBuf);
+
+/// Why the home can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeFault {
+    /// The platform names no folder for data.
+    #[error("This system names no folder for a program's data: set TEAMLAMP_HOME to one.")]
+    Nowhere,
+    /// It can't be made, or made private.
+    #[error(
+        "The folder {path} can't be made private to you ({cause}): mend its owner, or set TEAMLAMP_HOME to another folder."
+    )]
+    Unusable {
+        /// Which.
+        path: PathBuf,
+        /// What the system says.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+impl Home {
+    /// `chosen` (what `TEAMLAMP_HOME` says), else the platform's data folder.
+    pub fn locate(chosen: Option<&OsStr>) -> Result<Self, HomeFault> {
+        if let Some(folder) = chosen.filter(|f| !f.is_empty()) {
+            return Ok(Self(PathBuf::from(folder)));
+        }
+        let name = if cfg!(target_os = "macos") { "dev.teamlamp" } else { "teamlamp" };
+        let base = directories::BaseDirs::new().ok_or(HomeFault::Nowhere)?;
+        Ok(Self(base.data_local_dir().join(name)))
+    }
+
+    /// The home in a folder.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    /// Makes the folder where it is missing, and private (0700) where it is not.
+    pub fn prepare(&self) -> Result<(), HomeFault> {
+        make_private(&self.0).map_err(|cause| HomeFault::Unusable { path: self.0.clone(), cause })
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where a file of this name is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A file's bytes; `None` where there is none.
+    pub fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.path(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(fault) if fault.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Replaces a file (0600) so that a crash leaves the old or the new one whole: written beside it,
+    /// flushed to the disk, renamed over it.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let beside = self.path(&format!("{name}.new-{}", std::process::id()));
+        let written = private_file(&beside).and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&beside, self.path(name))?;
+            sync_folder(&self.0)
+        });
+        if written.is_err() {
+            // The old file still stands; what is left of the new one is of no use to anybody.
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
+
+    /// Removes a file; one that is not there is no fault.
+    pub fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path(name)) {
+            Err(fault) if fault.kind() != io::ErrorKind::NotFound => Err(fault),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Opens a file for writing from its beginning, readable by its owner alone.
+pub(crate) fn private_file(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    Ok(file)
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        if fs::metadata(folder)?.permissions().mode() & 0o777 != 0o700 {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?;
+        }
+    }
+    Ok(())
+}
+
+/// A rename is durable only once its folder is.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_environment_chooses_the_home() {
+        assert_eq!(Home::locate(Some(OsStr::new("/x/y"))).unwrap().folder(), Path::new("/x/y"));
+        let platform = Home::locate(Some(OsStr::new(""))).unwrap();
+        assert!(platform.folder().ends_with("teamlamp"), "{platform:?}");
+    }
+
+    #[test]
+    fn the_home_and_its_files_are_private_even_where_they_were_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path().join("a/b"));
+        fs::create_dir_all(home.folder()).unwrap();
+        fs::set_permissions(home.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+        home.prepare().unwrap();
+        assert_eq!(mode(home.folder()), 0o700);
+        fs::write(home.path("f"), b"old").unwrap();
+        home.write("f", b"new").unwrap();
+        assert_eq!(home.read("f").unwrap().as_deref(), Some(&b"new"[..]));
+        assert_eq!(mode(&home.path("f")), 0o600);
+        assert_eq!(fs::read_dir(home.folder()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_home_that_is_a_file_says_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("taken"), b"").unwrap();
+        let said = Home::at(dir.path().join("taken")).prepare().unwrap_err().to_string();
+        assert!(said.contains("TEAMLAMP_HOME"), "{said}");
+    }
+}
