@@ -12,7 +12,7 @@
 //! | [`claim`] | one connector per home |
 //! | [`install`], [`enrollment`] | previewing, joining, enrolling, leaving |
 //! | [`state`], `board` | facts, the state that follows, the one value shown |
-//! | [`heartbeat`], `privacy` | pure: what a report says, when the next one is due, what stays here |
+//! | [`heartbeat`], [`privacy`] | pure: what a report says, when the next one is due, what stays here |
 //! | `team` | the loop of one context: credential, reporting, reading |
 //! | `link`, [`stream`], [`outbox`] | the link, the one upstream stream, what waits while offline |
 //! | `clock_watch` | sleep and jumps of the wall clock |
@@ -33,7 +33,7 @@ pub mod home;
 pub mod install;
 mod link;
 pub mod outbox;
-mod privacy;
+pub mod privacy;
 pub mod sessions;
 pub mod settings;
 pub mod state;

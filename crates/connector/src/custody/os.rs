@@ -95,11 +95,11 @@ mod platform {
     }
 
     pub(super) fn check_open() -> Result<(), Fault> {
-        if with_default(Collection::is_locked)? { Err(Fault::Locked) } else { Ok(()) }
+        if with_default(|c| c.is_locked())? { Err(Fault::Locked) } else { Ok(()) }
     }
 
     pub(super) fn unlock() -> Result<(), Fault> {
-        with_default(Collection::unlock)
+        with_default(|c| c.unlock())
     }
 }
 
