@@ -78,6 +78,7 @@ CREATE TABLE invitations (
 ) STRICT;
 CREATE INDEX invitations_by_team ON invitations (team_id, created_at, id);
 CREATE INDEX invitations_by_expiry ON invitations (expires_at);
+CREATE INDEX invitations_by_end ON invitations (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE machines (
   id TEXT PRIMARY KEY,
@@ -107,6 +108,8 @@ CREATE TABLE machine_incarnations (
   machine_id TEXT NOT NULL REFERENCES machines (id),
   incarnation_id TEXT NOT NULL,
   replaced_at INTEGER NOT NULL,
+  -- When it was heard from again, which means that there are two; said once.
+  returned_at INTEGER,
   PRIMARY KEY (machine_id, incarnation_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -138,6 +141,7 @@ CREATE TABLE machine_bindings (
   PRIMARY KEY (machine_id, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX machine_bindings_by_session ON machine_bindings (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX machine_bindings_unbound ON machine_bindings (machine_id) WHERE session_id IS NULL;
 CREATE INDEX machine_bindings_by_native ON machine_bindings (machine_id, harness, native_id);
 
 CREATE TABLE machine_activity (
@@ -158,7 +162,8 @@ CREATE TABLE machine_presence (
   connection TEXT NOT NULL DEFAULT 'offline',
   changed_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX machine_presence_by_connection ON machine_presence (connection);
+-- Those whose presence time alone may change.
+CREATE INDEX machine_presence_up ON machine_presence (machine_id) WHERE connection <> 'offline' OR linked = 1;
 
 CREATE TABLE machine_presence_events (
   team_id TEXT NOT NULL REFERENCES teams (id),
@@ -177,9 +182,11 @@ CREATE TABLE machine_notes (
   sender_id TEXT NOT NULL REFERENCES principals (id),
   sender_name TEXT NOT NULL,
   text TEXT NOT NULL,
-  at INTEGER NOT NULL
+  at INTEGER NOT NULL,
+  -- Its text goes with the acknowledgement; the row still counts against the sender's hour.
+  acknowledged_at INTEGER
 ) STRICT;
-CREATE INDEX machine_notes_waiting ON machine_notes (machine_id, at);
+CREATE INDEX machine_notes_waiting ON machine_notes (machine_id, id) WHERE acknowledged_at IS NULL;
 CREATE INDEX machine_notes_by_sender ON machine_notes (sender_id, at);
 
 CREATE TABLE sources (
@@ -223,6 +230,7 @@ CREATE TABLE sessions (
 ) STRICT;
 CREATE INDEX sessions_by_team ON sessions (team_id, created_at DESC, id DESC);
 CREATE INDEX sessions_bound ON sessions (machine_id) WHERE bound = 1;
+CREATE INDEX sessions_bound_by_team ON sessions (team_id, created_at DESC, id DESC) WHERE bound = 1;
 
 CREATE TABLE events (
   team_id TEXT NOT NULL REFERENCES teams (id),
