@@ -86,6 +86,19 @@ impl Home {
         written
     }
 
+    /// A text that stays the same for this install and is told to nobody; made when it is first asked for.
+    pub fn salt(&self, chance: &teamlamp_clock::Chance) -> io::Result<String> {
+        if let Some(bytes) = self.read("salt")?
+            && let Ok(salt) = String::from_utf8(bytes)
+            && salt.len() == 32
+        {
+            return Ok(salt);
+        }
+        let salt = format!("{:032x}", chance.bits());
+        self.write("salt", salt.as_bytes())?;
+        Ok(salt)
+    }
+
     /// Removes a file; one that is not there is no fault.
     pub fn remove(&self, name: &str) -> io::Result<()> {
         match fs::remove_file(self.path(name)) {
@@ -105,6 +118,15 @@ pub(crate) fn private_file(path: &Path) -> io::Result<fs::File> {
     #[cfg(unix)]
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     Ok(file)
+}
+
+/// Makes a file readable by its owner alone, and keeps what it holds.
+pub(crate) fn private_file_kept(path: &Path) -> io::Result<()> {
+    let mut options = fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(|_| ())
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {

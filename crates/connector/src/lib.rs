@@ -14,7 +14,8 @@
 //! | [`state`], `board` | facts, the state that follows, the one value shown |
 //! | [`heartbeat`], [`privacy`] | pure: what a report says, when the next one is due, what stays here |
 //! | `team` | the loop of one context: credential, reporting, reading |
-//! | `link`, [`stream`], [`outbox`] | the link, the one upstream stream, what waits while offline |
+//! | `link`, [`stream`] | the link, the one upstream stream and its readers |
+//! | [`recorder`], [`outbox`] | what happened since the team last heard, and what of it waits while offline |
 //! | `clock_watch` | sleep and jumps of the wall clock |
 //! | `door` | the local socket |
 //! | [`sessions`] | what the coding agents of this machine do |
@@ -34,6 +35,7 @@ pub mod install;
 mod link;
 pub mod outbox;
 pub mod privacy;
+pub mod recorder;
 pub mod sessions;
 pub mod settings;
 pub mod state;
