@@ -208,6 +208,11 @@ pub enum Notice {
         /// That process.
         pid: u32,
     },
+    /// Something of this app does not work, a file that can't be read for instance.
+    Problem {
+        /// What, and what to do, in a sentence: shown as it is.
+        what: String,
+    },
 }
 
 /// A place of the window.

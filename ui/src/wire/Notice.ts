@@ -7,4 +7,8 @@ export type Notice = { "notice": "tray_missing" } | { "notice": "other_connector
 /**
  * That process.
  */
-pid: number, };
+pid: number, } | { "notice": "problem", 
+/**
+ * What, and what to do, in a sentence: shown as it is.
+ */
+what: string, };
