@@ -4,7 +4,7 @@ use crate::claim::{Claim, ClaimFault};
 use crate::config::Config;
 use crate::contexts::ContextsFault;
 use crate::custody::Place;
-use crate::enrollment::{JoinFault, LeaveFault};
+use crate::enrollment::{JoinFault, LeaveFault, Left};
 use crate::home::HomeFault;
 use crate::install::Install;
 use crate::settings::SettingsFault;
@@ -153,7 +153,7 @@ impl Connector {
     }
 
     /// Ends the connection to a team, revokes this machine there and forgets its secrets.
-    pub async fn leave(&self, context: &str) -> Result<(), LeaveFault> {
+    pub async fn leave(&self, context: &str) -> Result<Left, LeaveFault> {
         self.install.leave(context).await
     }
 
