@@ -274,6 +274,7 @@ CREATE TABLE idempotency (
   digest BLOB NOT NULL,
   status INTEGER NOT NULL,
   body TEXT NOT NULL,
+  etag INTEGER,
   -- The credential that the request made, so that a lost answer loses nobody (accept only).
   credential_id TEXT,
   expires_at INTEGER NOT NULL,
@@ -294,3 +295,4 @@ CREATE TABLE audit (
   count INTEGER NOT NULL DEFAULT 1
 ) STRICT;
 CREATE INDEX audit_by_team ON audit (team_id, number);
+CREATE INDEX audit_denied ON audit (team_id, actor, at) WHERE outcome = 'denied';

@@ -1,6 +1,9 @@
 //! Who asks, and what they may: credentials, guards, limits, idempotency, audit.
 
+pub mod audit;
+pub mod auth;
 pub mod guard;
+pub mod hosts;
 pub mod idempotency;
 pub mod rate_limit;
 
@@ -17,7 +20,7 @@ pub struct Caller {
     pub kind: CredentialKind,
     /// Who acts: a person, or for a machine credential its custodian.
     pub principal_id: PrincipalId,
-    /// Their name.
+    /// What the feed calls them: the person's name, or the machine's of a machine credential.
     pub name: String,
     /// The team of a machine credential.
     pub team_id: Option<TeamId>,

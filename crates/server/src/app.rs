@@ -40,8 +40,18 @@ pub struct Parts {
     pub tasks: Tasks,
     /// Rate limits and tallies (in memory; a restart forgives).
     pub limits: crate::access::rate_limit::Limits,
+    /// The requests with an idempotency key that are under way.
+    pub flights: crate::access::idempotency::Flights,
+    /// The host names that are answered to.
+    pub hosts: crate::access::hosts::Hosts,
+    /// The open connections.
+    pub(crate) connections: crate::serve::Connections,
     /// The open streams of each install and credential.
     pub streams: crate::events::places::Places,
+    /// The newest events of each team that has readers.
+    pub tails: crate::events::tail::Tails,
+    /// From when on the silence of machines means something.
+    pub trust: crate::presence::trust::Trust,
 }
 
 impl App {

@@ -21,6 +21,10 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Whether owners of a team may make more teams here.
     pub owners_make_teams: bool,
+    /// How many connections may be open.
+    pub connections: usize,
+    /// How many of them from one address other than this computer's own.
+    pub connections_per_address: usize,
     /// Time, for everything that the server decides.
     pub clock: Clock,
     /// Randomness, for ids, tokens and codes.
@@ -39,6 +43,8 @@ impl Config {
             origin: None,
             hosts: Vec::new(),
             owners_make_teams: true,
+            connections: 20_000,
+            connections_per_address: 1_000,
             clock: Clock::system(),
             chance: Chance::system(),
             run: Run::Blocking,

@@ -15,6 +15,8 @@ pub struct ApiError {
     pub detail: Option<String>,
     /// `Retry-After`, in seconds.
     pub retry_after_seconds: Option<u64>,
+    /// `Allow`, of a 405.
+    pub allow: Option<String>,
 }
 
 impl ApiError {
@@ -25,6 +27,7 @@ impl ApiError {
             status: code.status(),
             detail: None,
             retry_after_seconds: None,
+            allow: None,
         }
     }
     /// 400.

@@ -1,16 +1,49 @@
 //! Every route of the server, in one table: capabilities, OpenAPI and the dispatcher read it.
 
 use crate::request::Handler;
+use crate::{capabilities, health};
 use http::Method;
+use percent_encoding::percent_decode_str;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use teamlamp_wire::account::Capabilities;
 use teamlamp_wire::limits;
 
 /// Who may call a route at all; what they may do is the handler's guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
+    /// Nothing, not even a known host name or a place in the rate limit: `/healthz` and `/readyz`.
+    Probe,
     /// Nothing; a valid credential is still looked at where one is sent.
     Nothing,
     /// A valid credential.
     Credential,
+}
+
+/// Makes the JSON schema of a wire type.
+pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The schema of `T`, as a row of the table names it.
+pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// What a route answers.
+#[derive(Clone, Copy, Debug)]
+pub enum Gives {
+    /// 204.
+    Nothing,
+    /// JSON without an envelope.
+    Bare(SchemaOf),
+    /// One result in its envelope.
+    One(SchemaOf),
+    /// A list in its envelope.
+    List(SchemaOf),
+    /// Server-sent events, each of this shape.
+    Stream(SchemaOf),
+    /// A WebSocket.
+    Upgrade,
 }
 
 /// One row of the table.
@@ -28,25 +61,129 @@ pub struct Route {
     pub query: &'static [&'static str],
     /// The largest body.
     pub body_bytes: usize,
+    /// The body that it takes.
+    pub takes: Option<SchemaOf>,
+    /// What it answers.
+    pub gives: Gives,
+    /// The status of its success.
+    pub status: u16,
+    /// Whether it wants `If-Match`.
+    pub revised: bool,
+    /// Whether it changes what anyone may do, so that its refusals are audited.
+    pub access: bool,
     /// What does it.
     pub handler: Handler,
 }
 
 impl Route {
     const fn new(operation: &'static str, method: Method, path: &'static str, handler: Handler) -> Self {
-        let body_bytes = limits::BODY_BYTES;
-        Self { operation, method, path, needs: Needs::Credential, query: &[], body_bytes, handler }
+        Self {
+            operation,
+            method,
+            path,
+            needs: Needs::Credential,
+            query: &[],
+            body_bytes: limits::BODY_BYTES,
+            takes: None,
+            gives: Gives::Nothing,
+            status: 200,
+            revised: false,
+            access: false,
+            handler,
+        }
     }
-    const fn open(mut self) -> Self {
-        self.needs = Needs::Nothing;
+    const fn needs(mut self, needs: Needs) -> Self {
+        self.needs = needs;
         self
     }
-    const fn query(mut self, query: &'static [&'static str]) -> Self {
-        self.query = query;
+    const fn gives(mut self, gives: Gives) -> Self {
+        self.gives = gives;
         self
     }
-    const fn body(mut self, bytes: usize) -> Self {
-        self.body_bytes = bytes;
-        self
+}
+
+/// Makes a handler of an `async fn(Call) -> Result<Reply, ApiError>`.
+macro_rules! h {
+    ($function:path) => {
+        |call| Box::pin($function(call))
+    };
+}
+
+/// The table.
+pub static ROUTES: &[Route] = &[
+    Route::new("health.alive", Method::GET, "/healthz", h!(health::alive)).needs(Needs::Probe),
+    Route::new("health.ready", Method::GET, "/readyz", h!(health::ready)).needs(Needs::Probe),
+    Route::new("capabilities.read", Method::GET, "/v1/capabilities", h!(capabilities::read))
+        .needs(Needs::Nothing)
+        .gives(Gives::Bare(of::<Capabilities>)),
+];
+
+type Paths = matchit::Router<(&'static str, Vec<&'static Route>)>;
+
+static PATHS: LazyLock<Paths> = LazyLock::new(|| {
+    let mut by_path: BTreeMap<&str, Vec<&Route>> = BTreeMap::new();
+    for route in ROUTES {
+        by_path.entry(route.path).or_default().push(route);
+    }
+    let mut paths = Paths::new();
+    for (path, routes) in by_path {
+        #[expect(clippy::expect_used, reason = "a table with two meanings of a path is a mistake of ours")]
+        paths.insert(path, (path, routes)).expect("the paths of the table do not conflict");
+    }
+    paths
+});
+
+/// A path of the table and its parameters in a request.
+#[derive(Debug)]
+pub struct Found {
+    /// The path as the table writes it.
+    pub path: &'static str,
+    /// Its parameters by name.
+    pub params: BTreeMap<String, String>,
+    routes: &'static [&'static Route],
+}
+
+impl Found {
+    /// The row of a method.
+    pub fn route(&self, method: &Method) -> Option<&'static Route> {
+        self.routes.iter().find(|route| route.method == *method).copied()
+    }
+    /// The methods that the path knows, as `Allow` lists them.
+    pub fn methods(&self) -> String {
+        let methods: Vec<&str> = self.routes.iter().map(|route| route.method.as_str()).collect();
+        methods.join(", ")
+    }
+}
+
+/// Finds the path of a request in the table.
+pub fn find(path: &str) -> Option<Found> {
+    let matched = PATHS.at(path).ok()?;
+    let params = matched
+        .params
+        .iter()
+        .map(|(name, value)| {
+            let value = percent_decode_str(value).decode_utf8().ok()?;
+            Some((name.to_owned(), value.into_owned()))
+        })
+        .collect::<Option<_>>()?;
+    let (path, routes) = matched.value;
+    Some(Found { path, params, routes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sound() {
+        for (i, route) in ROUTES.iter().enumerate() {
+            for other in &ROUTES[i + 1..] {
+                assert_ne!(route.operation, other.operation);
+                assert!(route.path != other.path || route.method != other.method, "{}", route.path);
+            }
+            let found = find(&route.path.replace(['{', '}'], "")).unwrap();
+            assert_eq!(found.route(&route.method).map(|r| r.operation), Some(route.operation));
+        }
+        assert!(find("/v1/nothing").is_none());
     }
 }

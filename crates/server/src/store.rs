@@ -1,6 +1,12 @@
-//! The database: one writer that commits in groups, and a pool of readers. SQL lives with the domains;
-//! here is only how transactions run.
+//! The database: one writer that commits in groups, and a pool of readers. SQL lives here and
+//! nowhere else, one file for each domain; this file is only how transactions run.
 
+pub mod audit;
+pub mod credentials;
+pub mod events;
+pub mod idempotency;
+pub mod members;
+pub mod meta;
 mod migrate;
 mod writer;
 

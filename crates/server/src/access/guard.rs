@@ -3,7 +3,8 @@
 
 use super::{Caller, Standing};
 use crate::error::ApiError;
-use rusqlite::{Connection, OptionalExtension, params};
+use crate::store::{credentials, members};
+use rusqlite::Connection;
 use teamlamp_wire::account::{CredentialKind, Role};
 use teamlamp_wire::id::{MachineId, TeamId};
 
@@ -14,15 +15,10 @@ pub fn credential(tx: &crate::store::Tx<'_>, caller: &Caller) -> Result<(), ApiE
 
 /// [`credential`] on a read, at a moment.
 pub fn credential_at(connection: &Connection, caller: &Caller, now: i64) -> Result<(), ApiError> {
-    let valid: Option<i64> = connection
-        .prepare_cached(
-            "SELECT 1 FROM credentials c LEFT JOIN machines m ON m.id = c.machine_id
-             WHERE c.id = ?1 AND c.revoked_at IS NULL AND c.expires_at > ?2
-               AND (c.machine_id IS NULL OR m.enrollment = 'active')",
-        )?
-        .query_row(params![caller.credential_id.as_str(), now], |row| row.get(0))
-        .optional()?;
-    valid.map(|_| ()).ok_or_else(ApiError::unauthenticated)
+    if credentials::is_valid(connection, &caller.credential_id, now)? {
+        return Ok(());
+    }
+    Err(ApiError::unauthenticated())
 }
 
 /// An active membership of the caller in the team, else 404: a team that one is no member of is not there.
@@ -31,11 +27,8 @@ pub fn member(connection: &Connection, caller: &Caller, team: &TeamId) -> Result
     if caller.team_id.as_ref().is_some_and(|own| own != team) {
         return Err(ApiError::not_found("team"));
     }
-    let role: Option<String> = connection
-        .prepare_cached("SELECT role FROM memberships WHERE team_id = ?1 AND principal_id = ?2 AND active = 1")?
-        .query_row(params![team.as_str(), caller.principal_id.as_str()], |row| row.get(0))
-        .optional()?;
-    let role = role.and_then(|r| Role::parse(&r)).ok_or_else(|| ApiError::not_found("team"))?;
+    let role = members::active_role(connection, team, &caller.principal_id)?;
+    let role = role.ok_or_else(|| ApiError::not_found("team"))?;
     Ok(Standing { team_id: team.clone(), role })
 }
 

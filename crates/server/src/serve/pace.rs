@@ -1,0 +1,106 @@
+//! How long a request's head may take to arrive: 10 s from its first byte, and for the first head of a
+//! connection from the connection's beginning. (hyper's own limit counts the idle time of a kept
+//! connection too, so it is set to that.)
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use teamlamp_clock::Clock;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// How long a head may take.
+const HEAD: Duration = Duration::from_secs(10);
+
+type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A connection whose heads are watched.
+pub(super) struct Paced<IO> {
+    io: IO,
+    clock: Clock,
+    busy: Arc<AtomicBool>,
+    timer: Option<Timer>,
+}
+
+/// Marks a connection busy with a request: what arrives then is a body, in its own time.
+#[derive(Clone, Debug)]
+pub(super) struct Pace(Arc<AtomicBool>);
+
+/// A request under way; dropping it ends it.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<AtomicBool>);
+
+impl Pace {
+    pub(super) fn begin(&self) -> Busy {
+        self.0.store(true, Ordering::Release);
+        Busy(self.0.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<IO> Paced<IO> {
+    pub(super) fn new(io: IO, clock: Clock) -> (Self, Pace) {
+        let busy = Arc::new(AtomicBool::new(false));
+        let mut paced = Self { io, clock, busy: busy.clone(), timer: None };
+        paced.arm();
+        (paced, Pace(busy))
+    }
+
+    fn arm(&mut self) {
+        let clock = self.clock.clone();
+        self.timer = Some(Box::pin(async move { clock.sleep(HEAD).await }));
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Paced<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.io).poll_read(context, buffer);
+        if self.busy.load(Ordering::Acquire) {
+            self.timer = None;
+            return read;
+        }
+        if self.timer.is_none() && buffer.filled().len() > before {
+            self.arm();
+        }
+        let overdue = self.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready());
+        if overdue {
+            self.timer = None;
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the head took too long")));
+        }
+        read
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+    }
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}

@@ -1,0 +1,221 @@
+//! The server's life: everything that must hold before it answers, and its orderly end.
+
+use crate::access::hosts::Hosts;
+use crate::app::{App, Parts};
+use crate::config::Config;
+use crate::dispatch::Peer;
+use crate::folder::{DATABASE, Held, HoldFault};
+use crate::hub::Hub;
+use crate::keys::Keys;
+use crate::serve;
+use crate::store::{OpenError, Store, meta};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use teamlamp_clock::{Chance, Tasks};
+use teamlamp_wire::id::ServerId;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+
+/// Why a server does not start. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder can't be made or written.
+    #[error("the data folder {path} can't be written ({cause}): name another, or mend its permissions")]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// Another server has the same data.
+    #[error("another server is running with the data in {path}: stop that one, or name another folder")]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The file with the server's keys can't be used.
+    #[error("the server's keys in {path} can't be read or written ({cause}): restore that file from a backup, or remove it (open invitations and stream positions are lost then)")]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: std::io::Error,
+    },
+    /// The database can't be used.
+    #[error(transparent)]
+    Database(#[from] OpenError),
+    /// Another program listens there.
+    #[error("the address {address} is in use by another program: stop that one, or choose another port")]
+    PortInUse {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
+    /// It can't listen there.
+    #[error("the server can't listen at {address} ({cause}): choose an address of this computer")]
+    Listen {
+        /// Where it was to listen.
+        address: SocketAddr,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// What belongs to a first start could not be written.
+    #[error("the server's first entries could not be written ({0}): make room in its data folder, and start it again")]
+    First(String),
+}
+
+/// A running server. [`Server::shutdown`] ends it in order; dropping it ends it too, without waiting.
+#[derive(Debug)]
+pub struct Server {
+    app: App,
+    writer: Tasks,
+    address: Option<SocketAddr>,
+    _folder: Held,
+}
+
+impl Server {
+    /// Starts a server: once this returns, all of it is on disk and answering.
+    ///
+    /// # Errors
+    /// A folder, port or database that can't be used.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let folder = Held::take(&config.data).map_err(|fault| match fault {
+            HoldFault::InUse => StartError::InUse { path: config.data.clone() },
+            HoldFault::Unwritable(cause) => StartError::Folder { path: config.data.clone(), cause },
+        })?;
+        let keys = Keys::open(folder.path(), &config.chance)
+            .map_err(|cause| StartError::Keys { path: folder.path().join(crate::keys::FILE), cause })?;
+        // Listening comes before the database: a port in use must not cost a migration.
+        let listener = listen(&config).await?;
+        let address = listener.as_ref().and_then(|l| l.local_addr().ok());
+        let (writer, hub) = (Tasks::new(), Hub::default());
+        let path = folder.path().join(DATABASE);
+        let store = Store::open(&path, config.run, config.clock.clone(), hub.clone(), &writer)?;
+        let identity = Identity::establish(&store, &config.chance, keys.mark().to_owned()).await?;
+        let origin = config.origin.clone().unwrap_or_else(|| default_origin(address));
+        let app = App::new(Parts {
+            hosts: Hosts::new(&origin, &config.hosts),
+            clock: config.clock.clone(),
+            chance: config.chance.clone(),
+            started_at: config.clock.now_ms(),
+            store,
+            hub,
+            keys,
+            server_id: identity.server_id,
+            history_id: identity.history_id,
+            origin,
+            tasks: Tasks::new(),
+            limits: crate::access::rate_limit::Limits::default(),
+            flights: crate::access::idempotency::Flights::default(),
+            streams: crate::events::places::Places::default(),
+            tails: crate::events::tail::Tails::default(),
+            trust: crate::presence::trust::Trust::new(&config.clock),
+            connections: serve::Connections::default(),
+            config,
+        });
+        if let Some(listener) = listener {
+            app.tasks.spawn_to_end("listener", serve::accept(app.clone(), listener));
+        }
+        Ok(Self { app, writer, address, _folder: folder })
+    }
+
+    /// The origin that links name.
+    pub fn origin(&self) -> &str {
+        &self.app.origin
+    }
+
+    /// The server's id.
+    pub fn server_id(&self) -> &ServerId {
+        &self.app.server_id
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The server's parts, for a host in the same process.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Serves one connection that came by another way than the listener: the simulation's network.
+    pub fn serve_io<IO>(&self, io: IO, peer: IpAddr)
+    where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        serve::start(&self.app, io, Peer { remote: peer, local: None }, None);
+    }
+
+    /// Ends the server: nothing new is accepted, streams end cleanly, what runs is finished within 10 s,
+    /// and the database is closed.
+    pub async fn shutdown(self) {
+        self.app.tasks.shutdown(serve::GRACE + Duration::from_secs(1)).await;
+        self.writer.shutdown(serve::GRACE).await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.app.tasks.token().cancel();
+        self.writer.token().cancel();
+    }
+}
+
+async fn listen(config: &Config) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = config.listen else { return Ok(None) };
+    serve::raise_file_limit();
+    match serve::listen(address).await {
+        Ok(listener) => Ok(Some(listener)),
+        Err(cause) if cause.kind() == std::io::ErrorKind::AddrInUse => Err(StartError::PortInUse { address }),
+        Err(cause) => Err(StartError::Listen { address, cause }),
+    }
+}
+
+/// The listen address as an origin; one that means every address is reached on this computer at least.
+fn default_origin(address: Option<SocketAddr>) -> String {
+    match address {
+        None => "http://127.0.0.1".into(),
+        Some(mut address) => {
+            if address.ip().is_unspecified() {
+                address.set_ip(IpAddr::from([127, 0, 0, 1]));
+            }
+            format!("http://{address}")
+        }
+    }
+}
+
+/// Who the server is, as its database says.
+struct Identity {
+    server_id: ServerId,
+    history_id: String,
+}
+
+impl Identity {
+    /// Reads it, or makes it on a first start. A database that carries another folder's mark was copied
+    /// here by hand: its history may have lost its end, so cursors of the old one must not fit it.
+    async fn establish(store: &Store, chance: &Chance, mark: String) -> Result<Self, StartError> {
+        let (bits, fresh) = (chance.bits(), format!("{:032x}", chance.bits()));
+        let established = store.write(move |tx| {
+            let server_id = match meta::get(tx, "server_id")? {
+                Some(id) => ServerId(id),
+                None => {
+                    let id = ServerId::new(tx.now_ms, bits);
+                    meta::set(tx, "server_id", id.as_str())?;
+                    id
+                }
+            };
+            let same_folder = meta::get(tx, "mark")?.is_some_and(|kept| kept == mark);
+            let history_id = match meta::get(tx, "history_id")?.filter(|_| same_folder) {
+                Some(id) => id,
+                None => {
+                    meta::set(tx, "history_id", &fresh)?;
+                    meta::set(tx, "mark", &mark)?;
+                    fresh
+                }
+            };
+            Ok(Self { server_id, history_id })
+        });
+        established.await.map_err(|fault| StartError::First(fault.to_string()))
+    }
+}
