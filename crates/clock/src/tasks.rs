@@ -12,6 +12,8 @@ use tokio_util::task::TaskTracker;
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {
     token: CancellationToken,
+    /// Ends even what has something to finish: only a simulated crash does.
+    killed: CancellationToken,
     tracker: TaskTracker,
     names: Arc<Mutex<BTreeMap<u64, &'static str>>>,
     next: Arc<AtomicU64>,
@@ -36,7 +38,8 @@ impl Tasks {
 
     /// A group that ends when this one does, or earlier by itself.
     pub fn child(&self) -> Self {
-        Self { token: self.token.child_token(), ..Self::default() }
+        let (token, killed) = (self.token.child_token(), self.killed.child_token());
+        Self { token, killed, ..Self::default() }
     }
 
     /// The signal that the group ends. A task that can be cut anywhere needs not look at it: it is
@@ -69,9 +72,14 @@ impl Tasks {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.names.lock().unwrap_or_else(PoisonError::into_inner).insert(number, name);
         let named = Named { names: self.names.clone(), number };
+        let killed = self.killed.clone();
         let tracked = self.tracker.track_future(async move {
             let _named = named;
-            future.await;
+            tokio::select! {
+                biased;
+                () = killed.cancelled() => {}
+                () = future => {}
+            }
         });
         tokio::spawn(tracked)
     }
@@ -79,6 +87,13 @@ impl Tasks {
     /// The names of the tasks that run.
     pub fn running(&self) -> Vec<&'static str> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner).values().copied().collect()
+    }
+
+    /// Ends the group as a crash does: from now on none of its tasks, nor its children's, goes one step
+    /// further, whatever it had to finish. For simulations.
+    pub fn kill(&self) {
+        self.killed.cancel();
+        self.token.cancel();
     }
 
     /// Ends the group: signals, then waits at most `grace`; the names of tasks that did not end.
@@ -108,5 +123,24 @@ mod tests {
         tokio::task::yield_now().await;
         assert_eq!(tasks.shutdown(Duration::from_secs(3)).await, ["stubborn"]);
         assert!(child.shutdown(Duration::from_secs(1)).await.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_killed_group_finishes_nothing() {
+        let tasks = Tasks::new();
+        let child = tasks.child();
+        let finished = Arc::new(AtomicU64::new(0));
+        for group in [&tasks, &child] {
+            let (token, finished) = (group.token().clone(), finished.clone());
+            group.spawn_to_end("finishing", async move {
+                token.cancelled().await;
+                finished.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        tokio::task::yield_now().await;
+        tasks.kill();
+        assert!(tasks.shutdown(Duration::from_secs(1)).await.is_empty());
+        assert!(child.shutdown(Duration::from_secs(1)).await.is_empty());
+        assert_eq!(finished.load(Ordering::SeqCst), 0);
     }
 }
