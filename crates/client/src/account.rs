@@ -1,6 +1,7 @@
 //! Capabilities, `me`, teams, members, invitations and credentials (spec 01).
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::ClientError;
 use crate::path::Path;
 use teamlamp_wire::account::{

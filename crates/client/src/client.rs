@@ -1,31 +1,27 @@
 //! A call: its headers, its time limit, its repetitions, and what its answer means. The methods of each
 //! route stand in the modules of their domain and go through here.
 
-use crate::error::{ClientError, FaultKind, Garbled, Refusal, TransportFault};
+use crate::answer::{Answer, has_type, refusal};
+use crate::call::Call;
+use crate::error::{ClientError, FaultKind, Garbled, TransportFault};
 use crate::path::Path;
 use crate::transport::{Body, Request, Response, Transport};
-use crate::{redact, retry};
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, IF_MATCH, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use teamlamp_clock::{Backoff, Chance, Clock, ms};
-use teamlamp_wire::envelope::{ErrorBody, ErrorCode, ErrorEnvelope, List, One};
+use teamlamp_wire::envelope::{List, One};
 use teamlamp_wire::id::MachineId;
-use teamlamp_wire::limits::{CALLER_CHARS, IDEMPOTENCY_WAIT_MS, PAGE_MAX};
+use teamlamp_wire::limits::{CALLER_CHARS, PAGE_MAX};
 use teamlamp_wire::{HEADER_CALLER, HEADER_IDEMPOTENCY, HEADER_MACHINE};
 
 /// How often a GET is tried (spec 01), and the waits between.
 const TRIES: u32 = 5;
 const WAIT_MS: (i64, i64) = (250, 5_000);
-/// How long a reading call may take, and the head of a stream may take to come.
-pub(crate) const READ_MS: i64 = 20_000;
-/// A change may wait on the server for an equal one before it (spec 01), and then still be answered.
-const CHANGE_MS: i64 = IDEMPOTENCY_WAIT_MS + 10_000;
 /// No answer of this protocol is larger.
 const ANSWER_BYTES: usize = 32 << 20;
 /// No list of this protocol has more pages.
@@ -291,144 +287,8 @@ impl Client {
     }
 }
 
-/// A successful answer.
-#[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) body: Bytes,
-}
-
-/// What a call sends.
-#[derive(Debug)]
-pub(crate) struct Call {
-    method: Method,
-    path: Path,
-    body: Bytes,
-    if_match: Option<i64>,
-    limit_ms: i64,
-    repeatable: bool,
-}
-
-impl Call {
-    pub(crate) fn get(path: Path) -> Self {
-        let (body, limit_ms) = (Bytes::new(), READ_MS);
-        Self { method: Method::GET, path, body, if_match: None, limit_ms, repeatable: true }
-    }
-
-    fn changing(method: Method, path: Path, body: Bytes) -> Self {
-        Self { method, path, body, if_match: None, limit_ms: CHANGE_MS, repeatable: false }
-    }
-
-    pub(crate) fn post(path: Path, body: &impl Serialize) -> Self {
-        let body = outgoing(path.as_str(), body);
-        Self::changing(Method::POST, path, body)
-    }
-
-    pub(crate) fn post_nothing(path: Path) -> Self {
-        Self::changing(Method::POST, path, Bytes::new())
-    }
-
-    pub(crate) fn patch(path: Path, body: &impl Serialize) -> Self {
-        let body = outgoing(path.as_str(), body);
-        Self::changing(Method::PATCH, path, body)
-    }
-
-    pub(crate) fn delete(path: Path) -> Self {
-        Self::changing(Method::DELETE, path, Bytes::new())
-    }
-
-    /// Only where the resource still has this revision.
-    pub(crate) fn if_match(self, revision: i64) -> Self {
-        Self { if_match: Some(revision), ..self }
-    }
-
-    /// Within this time rather than the usual.
-    pub(crate) fn within_ms(self, limit_ms: i64) -> Self {
-        Self { limit_ms, ..self }
-    }
-
-    /// A change that may be sent again by itself: its key, or its nature, makes it once.
-    pub(crate) fn repeatable(self) -> Self {
-        Self { repeatable: true, ..self }
-    }
-
-    fn bare_path(&self) -> &str {
-        self.path.as_str().split('?').next().unwrap_or_default()
-    }
-}
-
-/// A body as it leaves this machine: without what looks like a secret, unless the route carries one.
-fn outgoing(path: &str, body: &impl Serialize) -> Bytes {
-    // Every body is a type of `teamlamp-wire`, whose maps have text keys: it can be written.
-    let text = serde_json::to_string(body).unwrap_or_default();
-    // Escaped JSON hides no shape but a private key's line ends, and that shape begins before them.
-    if redact::is_exempt(path) || redact::text(&text).is_none() && !redact::names_secret(&text) {
-        return text.into();
-    }
-    let mut value = serde_json::from_str(&text).unwrap_or_default();
-    let count = redact::value(&mut value);
-    if count > 0 {
-        tracing::warn!(
-            count,
-            path = path.split('?').next(),
-            "took what looks like a secret out of a request"
-        );
-    }
-    value.to_string().into()
-}
-
 fn value_of(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("-"))
-}
-
-/// Whether the body is said to be of a media type, whatever its parameters.
-pub(crate) fn has_type(headers: &HeaderMap, media: &str) -> bool {
-    let said = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    said.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case(media))
-}
-
-/// What an answer without success is.
-pub(crate) fn refusal(peer: String, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ClientError {
-    let number = status.as_u16();
-    if status.is_redirection() {
-        // A redirect is never followed: a token would travel to whoever is named (spec 01).
-        let message = format!("{peer} sent this request elsewhere, which is not followed: give its address.");
-        return refused(number, headers, plain(ErrorCode::InvalidRequest, message));
-    }
-    if !has_type(headers, "application/json")
-        && (has_type(headers, "text/html") || body.trim_ascii_start().starts_with(b"<"))
-    {
-        return Garbled::Html { peer, status: number }.into();
-    }
-    match serde_json::from_slice::<ErrorEnvelope>(body) {
-        Ok(envelope) if !status.is_success() => refused(number, headers, envelope.error),
-        _ if number == 429 => {
-            let message = format!("{peer} is asked too often: wait a little.");
-            refused(number, headers, plain(ErrorCode::RateLimited, message))
-        }
-        _ if status.is_server_error() => {
-            let message = format!("{peer} can't answer now (status {number}): try again.");
-            refused(number, headers, plain(ErrorCode::Unavailable, message))
-        }
-        _ => {
-            let detail = format!("{} bytes that are no answer", body.len());
-            Garbled::NotOurs { peer, status: number, detail }.into()
-        }
-    }
-}
-
-fn plain(code: ErrorCode, message: String) -> ErrorBody {
-    ErrorBody { code, message, retryable: None, details: None }
-}
-
-fn refused(status: u16, headers: &HeaderMap, body: ErrorBody) -> ClientError {
-    let retry_after = retry::retry_after(status, headers, body.details.as_ref());
-    if status == 429 {
-        let spent = retry::spent(body.details.as_ref());
-        let seconds = retry_after.unwrap_or_default().as_secs();
-        tracing::warn!("refused for load, next try in {seconds} s{spent}");
-    }
-    ClientError::Refused(Refusal { status, body, retry_after })
 }
 
 /// The caller's header: the program, then the call site, which is always whole; 120 printable ASCII
@@ -443,3 +303,6 @@ fn caller(program: &str, site: &str) -> String {
     let program: String = ascii(program).chars().take(most - site.len() - 1).collect();
     format!("{program} {site}")
 }
+
+#[cfg(test)]
+mod tests;

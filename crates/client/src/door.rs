@@ -1,7 +1,8 @@
 //! The connector of this computer, asked through its local door (spec 06). Bodies are bare: the door is
 //! no server, and has no envelopes but that of an error.
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::{ClientError, TransportFault};
 use crate::follow::Followed;
 use crate::net::Http;

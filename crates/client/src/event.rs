@@ -1,6 +1,7 @@
 //! Publishing events and reading their history; the streams are in [`crate::follow`] (spec 03).
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::ClientError;
 use crate::path::Path;
 use teamlamp_wire::envelope::List;

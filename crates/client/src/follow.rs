@@ -2,7 +2,8 @@
 //! up, and holds one connection at a time. It owns when to dial, when to wait and when to change over to
 //! long polls; what an event means is its reader's business.
 
-use crate::client::{Client, READ_MS};
+use crate::call::READ_MS;
+use crate::client::Client;
 use crate::error::{ClientError, FaultKind, TransportFault};
 use crate::path::Path;
 use crate::sse::{self, Message, StreamFault};
@@ -380,3 +381,6 @@ pub(crate) fn stream_fault(peer: &str, fault: StreamFault) -> ClientError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 //! | --- | --- |
 //! | [`transport`] | the seam: a request, an answer, an upgrade |
 //! | [`net`] | the real network and the local socket |
-//! | [`client`] | a call: headers, time limits, retries, envelopes |
+//! | [`client`], `call`, `answer` | a call: headers, time limits, retries, envelopes |
 //! | `account`, `machine`, [`event`], [`session`] | one method for each route |
 //! | [`follow`], `presence` | the endless event stream, and that of machines |
 //! | [`link`] | the machine's WebSocket |
@@ -15,6 +15,8 @@
 //! | [`error`] | why a call failed |
 
 mod account;
+mod answer;
+mod call;
 pub mod client;
 pub mod door;
 pub mod error;
@@ -27,6 +29,8 @@ mod path;
 mod presence;
 pub mod redact;
 mod retry;
+#[cfg(test)]
+mod scripted;
 pub mod session;
 mod sse;
 mod tls;

@@ -1,7 +1,8 @@
 //! The machine's WebSocket (spec 02): the handshake, text frames of at most 64 KiB, and liveness. When to
 //! dial and what frames mean is the connector's business.
 
-use crate::client::{Client, READ_MS};
+use crate::call::READ_MS;
+use crate::client::Client;
 use crate::error::{ClientError, FaultKind, Garbled, TransportFault};
 use crate::machine::machine;
 use crate::transport::{Io, Request, Upgrade};
@@ -18,12 +19,15 @@ use teamlamp_wire::limits::{LINK_FRAME_BYTES, LINK_PING_MS, LINK_SILENCE_MS};
 use teamlamp_wire::link::{FromMachine, FromServer};
 use thiserror::Error;
 use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error as WsError, Message};
 
 /// A write that takes longer goes nowhere.
 const WRITE: Duration = Duration::from_secs(10);
+/// How long a goodbye may take.
+const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Why a link is over.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -142,8 +146,12 @@ impl Link {
                     Err(fault) => return Err(LinkEnd::Rules(fault.to_string())),
                 },
                 Message::Binary(_) => return Err(LinkEnd::Rules("a binary frame".into())),
-                // The library answers pings, and a close by the end of its stream.
-                Message::Ping(_) | Message::Pong(_) | Message::Close(_) | Message::Frame(_) => {}
+                // The library has its answers to these ready: they leave with the next read or flush.
+                Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => {}
+                Message::Close(_) => {
+                    let _ = self.clock.within(GOODBYE, self.socket.flush()).await;
+                    return Err(LinkEnd::Closed);
+                }
             }
         }
     }
@@ -168,7 +176,7 @@ impl Link {
                 while let Some(Ok(_)) = self.socket.next().await {}
             }
         };
-        let _ = clock.within(Duration::from_secs(1), goodbye).await;
+        let _ = clock.within(GOODBYE, goodbye).await;
     }
 
     async fn write(&mut self, message: Message) -> Result<(), LinkEnd> {
@@ -181,13 +189,15 @@ impl Link {
 
 fn link_end(fault: WsError) -> LinkEnd {
     match fault {
-        WsError::ConnectionClosed | WsError::AlreadyClosed => LinkEnd::Closed,
-        WsError::Io(fault) => LinkEnd::Broken(fault.to_string()),
-        fault => match &fault {
-            WsError::Protocol(
-                tokio_tungstenite::tungstenite::error::ProtocolError::ResetWithoutClosingHandshake,
-            ) => LinkEnd::Broken(fault.to_string()),
-            _ => LinkEnd::Rules(fault.to_string()),
-        },
+        WsError::ConnectionClosed
+        | WsError::AlreadyClosed
+        | WsError::Protocol(ProtocolError::SendAfterClosing) => LinkEnd::Closed,
+        WsError::Io(_) | WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
+            LinkEnd::Broken(fault.to_string())
+        }
+        fault => LinkEnd::Rules(fault.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! Machines: enrollment, the list, changes to one, the heartbeat (spec 01, 02).
 
-use crate::client::{Answer, Call, Client};
+use crate::answer::Answer;
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::ClientError;
 use crate::path::Path;
 use teamlamp_wire::envelope::{ErrorCode, One};
@@ -110,4 +112,74 @@ impl Client {
 
 pub(crate) fn machine(team: &TeamId, id: &MachineId) -> Path {
     Path::team(team).to("machines").piece(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Script, Step};
+
+    fn told(name: &str, revision: i64) -> String {
+        format!(
+            r#"{{"id":"mach_1","name":"{name}","custodian_id":"prin_1","enrollment":"active",
+            "connection":"online","last_seen_at":1,"incarnation_id":null,"host_key_id":null,
+            "revision":{revision},"away":null}}"#
+        )
+    }
+
+    fn seen() -> Machine {
+        serde_json::from_str(&told("laptop", 3)).unwrap()
+    }
+
+    fn mismatch() -> Step {
+        Step::refusal(409, "revision_mismatch")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rename_goes_on_over_heartbeats() {
+        let script = Script::of([
+            mismatch(),
+            Step::data(told("laptop", 8)),
+            mismatch(),
+            Step::data(told("laptop", 9)),
+            Step::data(told("desk", 10)),
+        ]);
+        let done = script.client().rename_machine(&"team_1".into(), &seen(), "desk").await.unwrap();
+        assert_eq!(done.name, "desk");
+        let revisions: Vec<_> = [0, 2, 4].map(|n| script.header(n, "if-match").unwrap()).into();
+        assert_eq!(revisions, ["\"3\"", "\"8\"", "\"9\""]);
+        assert_ne!(script.header(0, "idempotency-key"), script.header(2, "idempotency-key"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_longer_what_the_person_saw_is_left_alone() {
+        let renamed = Step::data(told("someone-else", 8));
+        let script = Script::of([mismatch(), renamed]);
+        let fault = script.client().revoke_machine(&"team_1".into(), &seen()).await.unwrap_err();
+        assert_eq!(fault.code(), Some(ErrorCode::RevisionMismatch));
+        assert_eq!(script.asked().len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_that_never_meets_its_revision_ends_after_five_tries() {
+        let steps = (0..9).flat_map(|n| [mismatch(), Step::data(told("laptop", 4 + n))]);
+        let script = Script::of(steps);
+        script.client().revoke_machine(&"team_1".into(), &seen()).await.unwrap_err();
+        let tries = script.asked().iter().filter(|r| r.method == http::Method::DELETE).count();
+        assert_eq!(tries, REVISION_TRIES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_heartbeat_is_waited_for_ten_seconds_and_sent_once() {
+        let script = Script::of([Step::Hang]);
+        let client = script.client();
+        let beat = serde_json::from_str(
+            r#"{"incarnation_id":"i","sequence":1,"bindings":[],"roots":[],"activity":[]}"#,
+        );
+        let (team, machine) = ("team_1".into(), "mach_1".into());
+        client.heartbeat(&team, &machine, &beat.unwrap()).await.unwrap_err();
+        assert_eq!(client.clock.now_ms(), 1_010_000);
+        assert_eq!(script.asked().len(), 1);
+        assert_eq!(script.asked()[0].path_and_query, "/v1/teams/team_1/machines/mach_1/heartbeat");
+    }
 }

@@ -25,14 +25,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A peer over real sockets.
 pub struct Http {
-    target: Target,
+    peer: String,
+    /// What stands before a path.
     base: String,
+    /// The socket, where it is one of this computer.
+    socket: Option<PathBuf>,
+    tls: ClientConfig,
     pools: RwLock<Pools>,
-}
-
-enum Target {
-    Server { origin: String, tls: ClientConfig },
-    Socket { path: PathBuf, shown: String },
 }
 
 #[derive(Clone)]
@@ -57,8 +56,7 @@ impl Http {
         let origin = teamlamp_wire::invitation::check_origin(origin)
             .map_err(|sentence| TransportFault::new(FaultKind::Address, origin, sentence))?;
         let tls = tls::config(&origin, trust, origin.starts_with("https://"))?;
-        let base = origin.clone();
-        Self::of(Target::Server { origin, tls }, base)
+        Self::of(origin.clone(), origin, None, tls)
     }
 
     /// The connector behind a socket of this computer.
@@ -66,14 +64,20 @@ impl Http {
     /// # Errors
     /// Where the HTTP client can't be made.
     pub fn to_socket(path: &Path) -> Result<Self, TransportFault> {
-        let shown = path.display().to_string();
+        let peer = path.display().to_string();
+        let tls = tls::config(&peer, &Trust::default(), false)?;
         // The door answers to this name alone.
-        Self::of(Target::Socket { path: path.to_owned(), shown }, "http://localhost".to_owned())
+        Self::of(peer, "http://localhost".to_owned(), Some(path.to_owned()), tls)
     }
 
-    fn of(target: Target, base: String) -> Result<Self, TransportFault> {
-        let pools = target.pools()?;
-        Ok(Self { target, base, pools: RwLock::new(pools) })
+    fn of(
+        peer: String,
+        base: String,
+        socket: Option<PathBuf>,
+        tls: ClientConfig,
+    ) -> Result<Self, TransportFault> {
+        let pools = Pools::new(&peer, socket.as_deref(), &tls)?;
+        Ok(Self { peer, base, socket, tls, pools: RwLock::new(pools) })
     }
 
     fn pools(&self) -> Pools {
@@ -94,45 +98,39 @@ impl Http {
     }
 }
 
-impl Target {
-    fn pools(&self) -> Result<Pools, TransportFault> {
+impl Pools {
+    fn new(peer: &str, socket: Option<&Path>, tls: &ClientConfig) -> Result<Self, TransportFault> {
         let build = |builder: reqwest::ClientBuilder| {
-            builder.build().map_err(|e| TransportFault::new(FaultKind::Tls, self.shown(), e.to_string()))
+            builder.build().map_err(|e| TransportFault::new(FaultKind::Tls, peer, e.to_string()))
         };
-        Ok(Pools {
-            calls: build(self.builder(true))?,
-            upgrades: build(self.builder(false).http1_only().pool_max_idle_per_host(0))?,
-        })
+        let calls = builder(peer, socket, tls, &[b"h2", b"http/1.1"])
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .http2_keep_alive_timeout(CONNECT);
+        let upgrades = builder(peer, socket, tls, &[b"http/1.1"]).http1_only().pool_max_idle_per_host(0);
+        Ok(Self { calls: build(calls)?, upgrades: build(upgrades)? })
     }
+}
 
-    fn builder(&self, http2: bool) -> reqwest::ClientBuilder {
-        let builder = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(CONNECT)
-            .pool_idle_timeout(IDLE)
-            .tcp_keepalive(KEEP_ALIVE)
-            .tcp_nodelay(true);
-        match self {
-            Self::Server { origin, tls } => {
-                let mut tls = tls.clone();
-                let protocols: &[&[u8]] = if http2 { &[b"h2", b"http/1.1"] } else { &[b"http/1.1"] };
-                tls.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
-                let builder = builder
-                    .tls_backend_preconfigured(tls)
-                    .http2_keep_alive_interval(KEEP_ALIVE)
-                    .http2_keep_alive_timeout(CONNECT);
-                // A proxy can't know this computer's own addresses.
-                if is_loopback(origin) { builder.no_proxy() } else { builder }
-            }
-            Self::Socket { path, .. } => local(builder, path),
-        }
-    }
-
-    fn shown(&self) -> &str {
-        match self {
-            Self::Server { origin, .. } => origin,
-            Self::Socket { shown, .. } => shown,
-        }
+fn builder(
+    peer: &str,
+    socket: Option<&Path>,
+    tls: &ClientConfig,
+    protocols: &[&[u8]],
+) -> reqwest::ClientBuilder {
+    let mut tls = tls.clone();
+    tls.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+    let builder = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT)
+        .pool_idle_timeout(IDLE)
+        .tcp_keepalive(KEEP_ALIVE)
+        .tcp_nodelay(true);
+    match socket {
+        Some(path) => local(builder, path),
+        // A proxy can't know this computer's own addresses.
+        None if is_loopback(peer) => builder.no_proxy(),
+        None => builder,
     }
 }
 
@@ -153,7 +151,7 @@ fn is_loopback(origin: &str) -> bool {
 
 impl Transport for Http {
     fn peer(&self) -> &str {
-        self.target.shown()
+        &self.peer
     }
 
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
@@ -178,7 +176,7 @@ impl Transport for Http {
     }
 
     fn forget_idle(&self) {
-        match self.target.pools() {
+        match Pools::new(&self.peer, self.socket.as_deref(), &self.tls) {
             Ok(pools) => *self.pools.write().unwrap_or_else(PoisonError::into_inner) = pools,
             Err(fault) => tracing::warn!(%fault, "kept the old connections"),
         }
@@ -214,17 +212,22 @@ fn classify(peer: &str, fault: &reqwest::Error) -> TransportFault {
         {
             kind = kind.or(Some(FaultKind::Refused));
         }
-        // The types of a tunnel's failure are private: their words are pinned by a test.
+        // These types are private: a test pins their words.
         if detail.starts_with("tunnel error") {
             kind = Some(FaultKind::Proxy);
+        } else if detail == "invalid dns name" {
+            kind = Some(FaultKind::Dns);
         }
         cause = it.source();
     }
     TransportFault::new(kind.unwrap_or(FaultKind::Reset), peer, detail)
 }
 
+/// The failure of TLS in a cause. An error of I/O shows what it wraps as itself, not as its cause, and may
+/// wrap another of its kind.
 fn tls_fault<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
-    // An error of I/O shows the error that it wraps as itself, not as its cause.
-    let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    inner.and_then(|e| e.downcast_ref()).or_else(|| cause.downcast_ref())
+    match cause.downcast_ref::<io::Error>() {
+        Some(io) => tls_fault(io.get_ref()?),
+        None => cause.downcast_ref(),
+    }
 }

@@ -1,6 +1,7 @@
 //! The stream of presence transitions (spec 02): one connection, whose reader comes back by itself.
 
-use crate::client::{Client, READ_MS};
+use crate::call::READ_MS;
+use crate::client::Client;
 use crate::error::{ClientError, FaultKind, TransportFault};
 use crate::follow::stream_fault;
 use crate::path::Path;

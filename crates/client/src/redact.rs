@@ -88,15 +88,6 @@ pub fn value(value: &mut Value) -> usize {
     }
 }
 
-/// Whether a JSON text has a field that [`value`] empties by its name: cheap, and true rather too often.
-pub(crate) fn names_secret(json: &str) -> bool {
-    static NAMES: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r#"(?i)"(?:(?:proxy-)?authorization|password|private_key|client_secret|api_key)"\s*:"#)
-            .ok()
-    });
-    NAMES.as_ref().is_none_or(|names| names.is_match(json))
-}
-
 /// A field that holds a secret whatever its value looks like.
 fn is_secret_name(key: &str) -> bool {
     ["authorization", "proxy-authorization", "password", "private_key", "client_secret", "api_key"]

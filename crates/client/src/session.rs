@@ -1,6 +1,7 @@
 //! Sessions as the team knows them (spec 04).
 
-use crate::client::{Call, Client};
+use crate::call::Call;
+use crate::client::Client;
 use crate::error::ClientError;
 use crate::path::Path;
 use teamlamp_wire::envelope::List;

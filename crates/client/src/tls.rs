@@ -138,7 +138,7 @@ pub(crate) fn told(fault: &rustls::Error) -> (FaultKind, String) {
             CertificateError::Other(OtherError(cause)) if cause.is::<OtherKey>() => {
                 return (FaultKind::Pin, OtherKey.to_string());
             }
-            CertificateError::UnknownIssuer => {
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
                 "nobody that this computer believes vouches for its certificate (a company's proxy needs \
                  its authority's file)"
             }
