@@ -13,6 +13,7 @@ pub mod folder;
 pub mod health;
 pub mod hub;
 pub mod keys;
+pub mod presence;
 pub mod request;
 pub mod router;
 mod serve;

@@ -8,6 +8,7 @@ pub mod idempotency;
 pub mod members;
 pub mod meta;
 mod migrate;
+pub mod streams;
 mod writer;
 
 pub use migrate::OpenError;

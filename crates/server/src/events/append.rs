@@ -1,8 +1,7 @@
 //! Writing an event in the transaction of the change that it tells of (spec 03).
 
 use crate::error::ApiError;
-use crate::store::Tx;
-use rusqlite::{OptionalExtension, params};
+use crate::store::{Tx, events as rows};
 use serde_json::{Map, Value};
 use teamlamp_clock::Chance;
 use teamlamp_wire::Millis;
@@ -32,6 +31,9 @@ pub struct NewEvent {
     pub machine_id: Option<MachineId>,
     /// More of it.
     pub data: Map<String, Value>,
+    /// It tells of something that newer facts have overtaken: it is kept in the history, and its
+    /// resource's current event stays.
+    pub overtaken: bool,
 }
 
 impl NewEvent {
@@ -49,11 +51,17 @@ impl NewEvent {
             publisher: None,
             machine_id: None,
             data,
+            overtaken: false,
         }
     }
     /// The machine that it concerns.
     pub fn of_machine(mut self, machine: &MachineId) -> Self {
         self.machine_id = Some(machine.clone());
+        self
+    }
+    /// The source that it comes from.
+    pub fn of_source(mut self, source: &SourceId) -> Self {
+        self.source_id = Some(source.clone());
         self
     }
 }
@@ -64,48 +72,23 @@ pub fn system() -> Actor {
 }
 
 /// Writes an event as the team's next and makes it its resource's current one.
+///
+/// # Errors
+/// 404 where there is no such team; what the store says.
 pub fn append(tx: &Tx<'_>, chance: &Chance, team: &TeamId, event: NewEvent) -> Result<(EventId, i64), ApiError> {
-    let sequence: i64 = tx
-        .prepare_cached("UPDATE teams SET last_sequence = last_sequence + 1 WHERE id = ?1 RETURNING last_sequence")?
-        .query_row([team.as_str()], |row| row.get(0))
-        .optional()?
-        .ok_or_else(|| ApiError::not_found("team"))?;
-    let id = event.id.unwrap_or_else(|| EventId::new(tx.now_ms, chance.bits()));
-    tx.prepare_cached(
-        "INSERT INTO events (team_id, sequence, id, at, kind, resource_kind, resource_id, source_id, publisher,
-           machine_id, actor, actor_id, data, written_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-    )?
-    .execute(params![
-        team.as_str(),
-        sequence,
-        id.as_str(),
-        event.at.unwrap_or(tx.now_ms),
-        event.kind,
-        event.resource_kind,
-        event.resource_id,
-        event.source_id.as_ref().map(SourceId::as_str),
-        event.publisher,
-        event.machine_id.as_ref().map(MachineId::as_str),
-        serde_json::to_string(&event.actor)?,
-        event.actor.principal_id.as_ref().map(|p| p.as_str()),
-        serde_json::to_string(&event.data)?,
-        tx.now_ms,
-    ])?;
-    tx.prepare_cached(
-        "INSERT INTO event_resources (team_id, source_id, resource_kind, resource_id, sequence)
-         VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO UPDATE SET sequence = excluded.sequence",
-    )?
-    .execute(params![
-        team.as_str(),
-        event.source_id.as_ref().map_or("", |s| s.as_str()),
-        event.resource_kind,
-        event.resource_id,
-        sequence,
-    ])?;
+    let next = rows::next_sequence(tx, team)?.ok_or_else(|| ApiError::not_found("team"))?;
+    let id = event.id.clone().unwrap_or_else(|| EventId::new(tx.now_ms, chance.bits()));
+    rows::insert(tx, team, next.sequence, &id, &event)?;
+    let before = rows::current_sequence(tx, team, &event)?;
+    if before.is_none() || !event.overtaken {
+        rows::make_current(tx, team, &event, next.sequence)?;
+        // The walk of retention is past the replaced event, and kept it only as the current one.
+        if let Some(before) = before.filter(|before| *before <= next.deleted_through) {
+            rows::delete_one(tx, team, before)?;
+        }
+    }
     tx.after_commit(|effects| {
         effects.events.insert(team.clone());
     });
-    Ok((id, sequence))
+    Ok((id, next.sequence))
 }

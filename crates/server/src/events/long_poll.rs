@@ -1,0 +1,157 @@
+//! The event stream as long polls, for networks whose proxies buffer: the same reader, whose frames are
+//! answered when there are some, or after the wait.
+
+use super::cursor::Place as At;
+use super::places::Place as Seat;
+use super::reader::{Reader, resync};
+use super::stream::Start;
+use super::frames;
+use crate::error::ApiError;
+use crate::request::Reply;
+use crate::store::events::{self as rows, Current, Head, ResourceKey, Stored};
+use std::time::Duration;
+use teamlamp_wire::frame::{Frame, ResyncReason};
+use teamlamp_wire::limits::STREAM_PAGE;
+
+/// How many resources one look for a page of a snapshot takes.
+const LOOK: usize = 256;
+
+/// Frames as JSON, and from where to go on.
+#[derive(Debug, Default)]
+struct Answer {
+    frames: Vec<String>,
+    cursor: Option<String>,
+}
+
+impl Answer {
+    fn end(frame: &Frame) -> Self {
+        Self { cursor: frame.cursor().map(str::to_owned), frames: vec![frames::other(frame)] }
+    }
+    fn reply(self) -> Result<Reply, ApiError> {
+        let cursor = serde_json::to_string(&self.cursor)?;
+        let body = format!(r#"{{"frames":[{}],"cursor":{cursor}}}"#, self.frames.join(","));
+        Ok(Reply::Json { status: 200, body, etag: None })
+    }
+}
+
+/// Answers one poll; its place is held while it waits.
+///
+/// # Errors
+/// What the store says.
+pub async fn answer(
+    mut reader: Reader,
+    start: Start,
+    wait: Duration,
+    _seat: Seat,
+) -> Result<Reply, ApiError> {
+    let answer = match start {
+        Start::Restored => Answer::end(&resync(ResyncReason::ServerRestored, None, None)),
+        Start::Snapshot => snapshot(&mut reader, None).await?,
+        Start::At(At::Snapshot { watermark, after }) => snapshot(&mut reader, Some((watermark, after))).await?,
+        Start::At(At::After(sequence)) => {
+            reader.stand_at(sequence);
+            live(&mut reader, wait).await
+        }
+    };
+    answer.reply()
+}
+
+/// A page of the snapshot: at most 32 items, and a cursor that carries the place.
+async fn snapshot(reader: &mut Reader, from: Option<(i64, ResourceKey)>) -> Result<Answer, ApiError> {
+    let mut frames = Vec::new();
+    if from.is_none() {
+        frames.push(frames::other(&Frame::SnapshotBegin));
+    }
+    let (mut watermark, mut place) = from.map_or((None, None), |(mark, after)| (Some(mark), Some(after)));
+    let mut found: Vec<Stored> = Vec::new();
+    loop {
+        let (head, looked, whole) = look(reader, place.clone()).await?;
+        if let Err(end) = reader.same_epoch(head).await {
+            return Ok(Answer::end(&end));
+        }
+        let watermark = *watermark.get_or_insert(head.last);
+        for (current, event) in looked {
+            if reader.may_show(&current, &event) {
+                found.push(event);
+            }
+            if found.len() == STREAM_PAGE {
+                return Ok(page(reader, frames, &found, At::Snapshot { watermark, after: current.key }));
+            }
+            place = Some(current.key);
+        }
+        if whole {
+            reader.stand_at(watermark);
+            let mut answer = page(reader, frames, &found, At::After(watermark));
+            let cursor = answer.cursor.clone().unwrap_or_default();
+            answer.frames.push(frames::other(&Frame::SnapshotEnd { cursor }));
+            return Ok(answer);
+        }
+    }
+}
+
+fn page(reader: &Reader, mut frames: Vec<String>, found: &[Stored], place: At) -> Answer {
+    frames.extend(found.iter().map(frames::snapshot_item));
+    Answer { frames, cursor: Some(reader.cursor_at(&place)) }
+}
+
+async fn look(
+    reader: &Reader,
+    after: Option<ResourceKey>,
+) -> Result<(Head, Vec<(Current, Stored)>, bool), ApiError> {
+    let (team, source) = (reader.scope().team().clone(), reader.scope().source().map(str::to_owned));
+    reader
+        .app()
+        .store
+        .read(move |conn| {
+            let head = rows::head(conn, &team)?.ok_or_else(|| ApiError::not_found("team"))?;
+            let mut looked = Vec::new();
+            let currents = rows::current(conn, &team, source.as_deref(), after.as_ref(), LOOK)?;
+            let whole = currents.len() < LOOK;
+            for current in currents {
+                if let Some(event) = rows::at(conn, &team, current.sequence)? {
+                    looked.push((current, event));
+                }
+            }
+            Ok((head, looked, whole))
+        })
+        .await
+}
+
+/// What comes after where the reader stands, at once or within the wait.
+async fn live(reader: &mut Reader, wait: Duration) -> Answer {
+    let clock = reader.app().clock.clone();
+    let until = clock.monotonic() + wait;
+    let end = reader.app().tasks.token().clone();
+    loop {
+        match round(reader).await {
+            Err(end) => return Answer::end(&end),
+            Ok(frames) if !frames.is_empty() => return Answer { frames, cursor: reader.cursor() },
+            Ok(_) => {}
+        }
+        tokio::select! {
+            biased;
+            // A server that ends does not wait for idle readers.
+            () = end.cancelled() => return Answer { frames: Vec::new(), cursor: reader.cursor() },
+            () = reader.woken() => {}
+            () = clock.sleep_until(until) => return Answer { frames: Vec::new(), cursor: reader.cursor() },
+        }
+    }
+}
+
+/// The next events that the reader gets, at most a page, past those that it does not.
+async fn round(reader: &mut Reader) -> Result<Vec<String>, Frame> {
+    reader.begin_round();
+    loop {
+        let step = reader.next().await?;
+        let mut frames = Vec::new();
+        for item in &step.items {
+            let cursor = reader.cursor_at(&At::After(item.event.sequence));
+            frames.push(frames::event(&item.event, &cursor));
+        }
+        reader.stand_at(step.looked);
+        if !frames.is_empty() || step.looked >= step.last {
+            return Ok(frames);
+        }
+        tokio::task::yield_now().await;
+    }
+}
