@@ -8,6 +8,7 @@ pub mod idempotency;
 pub mod members;
 pub mod meta;
 mod migrate;
+pub mod presence;
 pub mod streams;
 mod writer;
 
