@@ -73,7 +73,8 @@ pub struct FoundSession {
     pub pid: Option<u32>,
 }
 
-/// How long a session that ended stays in the map: long enough to be told after a short loss of network.
+/// How long a session that ended stays in the map: long enough to be told after a short loss of network. Who
+/// is offline for longer has to remember by itself what it has not told yet.
 pub const ENDED_SHOWN_MS: i64 = 600_000;
 
 /// Why changes of a folder are looked for by polling instead of being told by the operating system.
@@ -105,20 +106,20 @@ impl fmt::Display for PollReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::WatchLimit => f.write_str(
-                "The system gives no more file watches: changes are looked for every 5 seconds. \
+                "The system gives no more file watches: changes are looked for every 2 seconds. \
                  Raising fs.inotify.max_user_watches (sysctl) mends it.",
             ),
             Self::InstanceLimit => f.write_str(
-                "The system gives no more file watchers: changes are looked for every 5 seconds. \
+                "The system gives no more file watchers: changes are looked for every 2 seconds. \
                  Raising fs.inotify.max_user_instances (sysctl) mends it.",
             ),
             Self::FileSystem(name) => write!(
                 f,
                 "This folder is on a {name} file system, which tells of no changes: \
-                 they are looked for every 5 seconds."
+                 they are looked for every 2 seconds."
             ),
             Self::Other(words) => {
-                write!(f, "Watching failed ({words}): changes are looked for every 5 seconds.")
+                write!(f, "Watching failed ({words}): changes are looked for every 2 seconds.")
             }
         }
     }
