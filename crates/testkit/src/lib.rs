@@ -4,8 +4,18 @@
 //!
 //! | module | what |
 //! | --- | --- |
-//! | [`network`] | hosts, connections, delays, partitions, cuts, half-open ends |
-//! | [`transport`] | the client's transport over that network |
+//! | [`network`], [`transport`] | hosts, connections and what goes wrong on the way; HTTP over it |
+//! | [`server`], [`machine`] | the one server; a machine with its connector, and what befalls them |
+//! | [`agents`], [`keyring`] | what runs and what is kept on a machine |
+//! | [`person`], [`reader`] | who speaks to the server; who reads its streams, and what they saw |
+//! | [`record`] | the transcript, the broken rules, the secrets that may appear nowhere |
 
+pub mod agents;
+pub mod keyring;
+pub mod machine;
 pub mod network;
+pub mod person;
+pub mod reader;
+pub mod record;
+pub mod server;
 pub mod transport;

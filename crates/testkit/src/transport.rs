@@ -25,6 +25,7 @@ const IDLE_MOST: usize = 4;
 pub struct SimTransport {
     network: Network,
     from: String,
+    /// The server's host, which is also what `Host` says.
     to: String,
     origin: String,
     clock: Clock,
@@ -40,13 +41,14 @@ struct Idle {
 }
 
 impl SimTransport {
-    /// A transport of the process that `tasks` is, on the host `from`, to the server on the host `to`.
-    pub fn new(network: &Network, clock: &Clock, tasks: &Tasks, from: &str, to: &str) -> Self {
+    /// A transport of the process that `tasks` is, on the host `from`, to the server at an `http` origin
+    /// whose host is its name in the network.
+    pub fn new(network: &Network, clock: &Clock, tasks: &Tasks, from: &str, origin: &str) -> Self {
         Self {
             network: network.clone(),
             from: from.to_owned(),
-            to: to.to_owned(),
-            origin: format!("http://{to}"),
+            to: origin.trim_start_matches("http://").to_owned(),
+            origin: origin.to_owned(),
             clock: clock.clone(),
             tasks: tasks.clone(),
             idle: Arc::default(),
@@ -54,6 +56,9 @@ impl SimTransport {
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, TransportFault> {
+        if self.tasks.token().is_cancelled() {
+            return Err(self.fault(FaultKind::Refused, "this process has ended"));
+        }
         let io = self.network.dial(&self.from, &self.to).await.map_err(|fault| match fault {
             DialFault::Refused => self.fault(FaultKind::Refused, "connection refused"),
             DialFault::Timeout => self.fault(FaultKind::Timeout, "no answer to the dial"),
