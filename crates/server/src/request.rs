@@ -216,16 +216,24 @@ impl Call {
         mut items: Vec<T>,
         key: impl Fn(&T) -> [String; 2],
     ) -> Result<Reply, ApiError> {
+        let next = self.next_cursor(page, &mut items, key)?;
+        self.list(items, next)
+    }
+    /// Cuts what is more than a page, and says where the next one begins.
+    ///
+    /// # Errors
+    /// What serializing says.
+    pub fn next_cursor<T>(
+        &self,
+        page: &Page,
+        items: &mut Vec<T>,
+        key: impl Fn(&T) -> [String; 2],
+    ) -> Result<Option<String>, ApiError> {
         let more = items.len() > page.limit;
         items.truncate(page.limit);
-        let next = match items.last().filter(|_| more) {
-            None => None,
-            Some(last) => {
-                let cursor = serde_json::to_vec(&(self.route.operation, key(last)))?;
-                Some(URL_SAFE_NO_PAD.encode(cursor))
-            }
-        };
-        self.list(items, next)
+        let Some(last) = items.last().filter(|_| more) else { return Ok(None) };
+        let cursor = serde_json::to_vec(&(self.route.operation, key(last)))?;
+        Ok(Some(URL_SAFE_NO_PAD.encode(cursor)))
     }
     /// Runs a change: its authority first, then, unless the same request was answered before, the act,
     /// and keeps the answer with the idempotency key in the same transaction (spec 01). A refusal of a
@@ -266,9 +274,8 @@ impl Call {
         };
         let denial = audit::Denial::of(&self);
         let result = app.store.write(move |tx| change(tx, &self)).await;
-        if let (Err(refusal), Some(denial)) = (&result, denial)
-            && refusal.body.code == ErrorCode::Forbidden
-        {
+        let forbidden = result.as_ref().is_err_and(|refusal| refusal.body.code == ErrorCode::Forbidden);
+        if let Some(denial) = denial.filter(|_| forbidden) {
             audit::denied(&app, denial).await;
         }
         result

@@ -1,14 +1,25 @@
 //! Every route of the server, in one table: capabilities, OpenAPI and the dispatcher read it.
 
+use crate::invitations::accept;
 use crate::request::Handler;
-use crate::{capabilities, health};
+use crate::{
+    audit, capabilities, credentials, enrollment, health, invitations, machines, me, members, openapi, teams,
+};
 use http::Method;
 use percent_encoding::percent_decode_str;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-use teamlamp_wire::account::Capabilities;
+use teamlamp_wire::account::{
+    AuditRow, Capabilities, ChangeMember, ChangeTeam, CreateTeam, CreatedTeam, Me, Member, Rotated, Team,
+};
+use teamlamp_wire::heartbeat::Root;
+use teamlamp_wire::invitation::{
+    AcceptInvitation, Accepted, CreateInvitation, CreatedInvitation, Invitation, InvitationPreview,
+    PreviewInvitation,
+};
 use teamlamp_wire::limits;
+use teamlamp_wire::machine::{Configuration, Enroll, Enrolled, Machine, RenameMachine};
 
 /// Who may call a route at all; what they may do is the handler's guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +97,7 @@ impl Route {
             body_bytes: limits::BODY_BYTES,
             takes: None,
             gives: Gives::Nothing,
-            status: 200,
+            status: 204,
             revised: false,
             access: false,
             handler,
@@ -96,11 +107,49 @@ impl Route {
         self.needs = needs;
         self
     }
-    const fn gives(mut self, gives: Gives) -> Self {
-        self.gives = gives;
+    const fn query(mut self, query: &'static [&'static str]) -> Self {
+        self.query = query;
+        self
+    }
+    const fn takes(mut self, takes: SchemaOf) -> Self {
+        self.takes = Some(takes);
+        self
+    }
+    /// Answers 200 with JSON without an envelope.
+    const fn bare(mut self, of: SchemaOf) -> Self {
+        self.gives = Gives::Bare(of);
+        self.status = 200;
+        self
+    }
+    /// Answers 200 with one result.
+    const fn one(mut self, of: SchemaOf) -> Self {
+        self.gives = Gives::One(of);
+        self.status = 200;
+        self
+    }
+    /// Answers 201 with what was made.
+    const fn made(mut self, of: SchemaOf) -> Self {
+        self.gives = Gives::One(of);
+        self.status = 201;
+        self
+    }
+    /// Answers 200 with a list.
+    const fn list(mut self, of: SchemaOf) -> Self {
+        self.gives = Gives::List(of);
+        self.status = 200;
+        self
+    }
+    const fn revised(mut self) -> Self {
+        self.revised = true;
+        self
+    }
+    const fn access(mut self) -> Self {
+        self.access = true;
         self
     }
 }
+
+const LIST: &[&str] = &["limit", "cursor"];
 
 /// Makes a handler of an `async fn(Call) -> Result<Reply, ApiError>`.
 macro_rules! h {
@@ -111,12 +160,87 @@ macro_rules! h {
 
 /// The table.
 pub static ROUTES: &[Route] = &[
-    Route::new("health.alive", Method::GET, "/healthz", h!(health::alive)).needs(Needs::Probe),
-    Route::new("health.ready", Method::GET, "/readyz", h!(health::ready)).needs(Needs::Probe),
+    Route::new("health.alive", Method::GET, "/healthz", h!(health::alive)).needs(Needs::Probe).bare(ANY),
+    Route::new("health.ready", Method::GET, "/readyz", h!(health::ready)).needs(Needs::Probe).bare(ANY),
+    Route::new("openapi.read", Method::GET, "/v1/openapi.json", h!(openapi::read))
+        .needs(Needs::Nothing)
+        .bare(ANY),
     Route::new("capabilities.read", Method::GET, "/v1/capabilities", h!(capabilities::read))
         .needs(Needs::Nothing)
-        .gives(Gives::Bare(of::<Capabilities>)),
+        .bare(of::<Capabilities>),
+    // Accounts.
+    Route::new("me.read", Method::GET, "/v1/me", h!(me::read)).one(of::<Me>),
+    Route::new("credentials.rotate", Method::POST, "/v1/credentials/rotate", h!(credentials::rotate))
+        .one(of::<Rotated>)
+        .access(),
+    Route::new("credentials.sign_out", Method::DELETE, "/v1/credentials/current", h!(credentials::sign_out))
+        .access(),
+    Route::new("invitations.preview", Method::POST, "/v1/invitations/preview", h!(invitations::preview))
+        .needs(Needs::Nothing)
+        .takes(of::<PreviewInvitation>)
+        .one(of::<InvitationPreview>),
+    Route::new("invitations.accept", Method::POST, "/v1/invitations/accept", h!(accept::accept))
+        .needs(Needs::Nothing)
+        .takes(of::<AcceptInvitation>)
+        .made(of::<Accepted>)
+        .access(),
+    Route::new("teams.create", Method::POST, "/v1/teams", h!(teams::create))
+        .takes(of::<CreateTeam>)
+        .made(of::<CreatedTeam>)
+        .access(),
+    Route::new("teams.read", Method::GET, "/v1/teams/{team}", h!(teams::read)).one(of::<Team>),
+    Route::new("teams.change", Method::PATCH, "/v1/teams/{team}", h!(teams::change))
+        .takes(of::<ChangeTeam>)
+        .one(of::<Team>)
+        .revised()
+        .access(),
+    Route::new("members.list", Method::GET, "/v1/teams/{team}/members", h!(members::list))
+        .query(LIST)
+        .list(of::<Member>),
+    Route::new("members.read", Method::GET, MEMBER, h!(members::read)).one(of::<Member>),
+    Route::new("members.change", Method::PATCH, MEMBER, h!(members::change))
+        .takes(of::<ChangeMember>)
+        .one(of::<Member>)
+        .revised()
+        .access(),
+    Route::new("members.remove", Method::DELETE, MEMBER, h!(members::remove)).revised().access(),
+    Route::new("invitations.create", Method::POST, INVITATIONS, h!(invitations::create))
+        .takes(of::<CreateInvitation>)
+        .made(of::<CreatedInvitation>)
+        .access(),
+    Route::new("invitations.list", Method::GET, INVITATIONS, h!(invitations::list))
+        .query(LIST)
+        .list(of::<Invitation>),
+    Route::new("invitations.revoke", Method::DELETE, INVITATION, h!(invitations::revoke)).access(),
+    Route::new("audit.list", Method::GET, "/v1/teams/{team}/audit", h!(audit::list))
+        .query(LIST)
+        .list(of::<AuditRow>),
+    // Machines.
+    Route::new("machines.enroll", Method::POST, MACHINES, h!(enrollment::enroll))
+        .takes(of::<Enroll>)
+        .made(of::<Enrolled>)
+        .access(),
+    Route::new("machines.list", Method::GET, MACHINES, h!(machines::list)).query(LIST).list(of::<Machine>),
+    Route::new("machines.read", Method::GET, MACHINE, h!(machines::read)).one(of::<Machine>),
+    Route::new("machines.rename", Method::PATCH, MACHINE, h!(machines::rename))
+        .takes(of::<RenameMachine>)
+        .one(of::<Machine>)
+        .revised()
+        .access(),
+    Route::new("machines.revoke", Method::DELETE, MACHINE, h!(machines::revoke)).revised().access(),
+    Route::new("machines.roots", Method::GET, ROOTS, h!(machines::roots)).query(LIST).list(of::<Root>),
+    Route::new("machines.configuration", Method::GET, CONFIGURATION, h!(machines::configuration))
+        .one(of::<Configuration>),
 ];
+
+const MEMBER: &str = "/v1/teams/{team}/members/{principal}";
+const INVITATIONS: &str = "/v1/teams/{team}/invitations";
+const INVITATION: &str = "/v1/teams/{team}/invitations/{invitation}";
+const MACHINES: &str = "/v1/teams/{team}/machines";
+const MACHINE: &str = "/v1/teams/{team}/machines/{machine}";
+const ROOTS: &str = "/v1/teams/{team}/machines/{machine}/roots";
+const CONFIGURATION: &str = "/v1/teams/{team}/machines/{machine}/configuration";
+const ANY: SchemaOf = of::<serde_json::Value>;
 
 type Paths = matchit::Router<(&'static str, Vec<&'static Route>)>;
 

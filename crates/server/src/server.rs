@@ -6,6 +6,7 @@ use crate::config::Config;
 use crate::dispatch::Peer;
 use crate::folder::{DATABASE, Held, HoldFault};
 use crate::hub::Hub;
+use crate::invitations::first_owner;
 use crate::keys::Keys;
 use crate::serve;
 use crate::store::{OpenError, Store, meta};
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use teamlamp_clock::{Chance, Tasks};
 use teamlamp_wire::id::ServerId;
+use teamlamp_wire::invitation::JoinLink;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
@@ -113,6 +115,7 @@ impl Server {
             connections: serve::Connections::default(),
             config,
         });
+        first_owner::prepare(&app).await.map_err(|fault| StartError::First(fault.to_string()))?;
         if let Some(listener) = listener {
             app.tasks.spawn_to_end("listener", serve::accept(app.clone(), listener));
         }
@@ -127,6 +130,11 @@ impl Server {
     /// The server's id.
     pub fn server_id(&self) -> &ServerId {
         &self.app.server_id
+    }
+
+    /// The link with the owner's code, while the server has no team: for who starts the first one.
+    pub fn owner_link(&self) -> Option<JoinLink> {
+        first_owner::link(&self.app)
     }
 
     /// Where it listens.

@@ -4,12 +4,17 @@
 pub mod audit;
 pub mod credentials;
 pub mod events;
+pub mod heartbeats;
 pub mod idempotency;
+pub mod invitations;
+pub mod machines;
 pub mod members;
 pub mod meta;
 mod migrate;
 pub mod presence;
+pub mod sessions;
 pub mod streams;
+pub mod teams;
 mod writer;
 
 pub use migrate::OpenError;

@@ -10,26 +10,51 @@ use teamlamp_wire::id::{AuditId, PrincipalId, RequestId, TeamId};
 /// The longest target that is kept of a refusal: it may be any text of a path.
 const TARGET_CHARS: usize = 80;
 
-/// Notes a change of access in its own transaction. `team` where the path names none.
+/// What a change of access changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    target: &'a str,
+    team: Option<&'a TeamId>,
+    actor: Option<&'a PrincipalId>,
+    revision: Option<i64>,
+}
+
+impl<'a> Entry<'a> {
+    /// Of a target, by who asks, in the team of the path.
+    pub fn of(target: &'a str) -> Self {
+        Self { target, team: None, actor: None, revision: None }
+    }
+    /// In another team than the path's, where there is one.
+    pub fn in_team(mut self, team: Option<&'a TeamId>) -> Self {
+        self.team = team;
+        self
+    }
+    /// By somebody who had no credential yet.
+    pub fn by(mut self, actor: &'a PrincipalId) -> Self {
+        self.actor = Some(actor);
+        self
+    }
+    /// The revision that it made.
+    pub fn revision(mut self, revision: i64) -> Self {
+        self.revision = Some(revision);
+        self
+    }
+}
+
+/// Notes a change of access in its own transaction.
 ///
 /// # Errors
 /// A store that can't be written.
-pub fn allowed(
-    tx: &Tx<'_>,
-    call: &Call,
-    team: Option<&TeamId>,
-    target: Option<&str>,
-    revision: Option<i64>,
-) -> Result<(), ApiError> {
+pub fn allowed(tx: &Tx<'_>, call: &Call, entry: &Entry<'_>) -> Result<(), ApiError> {
     let of_path = call.params.get("team").map(|team| TeamId(team.clone()));
     let id = AuditId::new(tx.now_ms, call.app.chance.bits());
     let act = Act {
         id: &id,
-        team: team.or(of_path.as_ref()),
-        actor: call.caller.as_ref().map(|c| &c.principal_id),
+        team: entry.team.or(of_path.as_ref()),
+        actor: entry.actor.or(call.caller.as_ref().map(|c| &c.principal_id)),
         operation: call.route.operation,
-        target,
-        revision,
+        target: Some(entry.target),
+        revision: entry.revision,
         request_id: call.request_id.as_str(),
     };
     Ok(audit::allowed(tx, &act)?)

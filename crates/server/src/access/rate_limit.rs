@@ -79,15 +79,23 @@ impl Limits {
         })
     }
 
-    /// Whether an address may try another invitation code.
+    /// Counts a try at an invitation code as wrong until [`Limits::right_code`] says otherwise: many
+    /// tries at once are no way around the limit.
     ///
     /// # Errors
     /// 429 after ten wrong ones within an hour.
-    pub fn may_try_code(&self, peer: IpAddr, now: Moment) -> Result<(), ApiError> {
+    pub fn try_code(&self, peer: IpAddr, now: Moment) -> Result<(), ApiError> {
         let mut codes = held(&self.codes);
-        let Some(wrong) = codes.get_mut(&neighbourhood(peer)) else { return Ok(()) };
+        let address = neighbourhood(peer);
+        if codes.len() >= REMEMBERED && !codes.contains_key(&address) {
+            codes.retain(|_, wrong| wrong.back().is_some_and(|at| *at + HOUR > now));
+        }
+        make_room(&mut codes, &address, |wrong| wrong.back().copied().unwrap_or(now));
+        let wrong = codes.entry(address).or_default();
         wrong.retain(|at| *at + HOUR > now);
-        let Some(oldest) = wrong.front().filter(|_| wrong.len() >= WRONG_CODES_PER_HOUR as usize) else {
+        let full = wrong.len() >= WRONG_CODES_PER_HOUR as usize;
+        let Some(oldest) = wrong.front().filter(|_| full) else {
+            wrong.push_back(now);
             return Ok(());
         };
         let wait = whole_seconds(*oldest + HOUR - now);
@@ -99,17 +107,16 @@ impl Limits {
         ))
     }
 
-    /// Remembers a wrong invitation code.
-    pub fn wrong_code(&self, peer: IpAddr, now: Moment) {
+    /// A try was no wrong code after all.
+    pub fn right_code(&self, peer: IpAddr) {
         let mut codes = held(&self.codes);
         let address = neighbourhood(peer);
-        if codes.len() >= REMEMBERED && !codes.contains_key(&address) {
-            codes.retain(|_, wrong| wrong.back().is_some_and(|at| *at + HOUR > now));
+        if let Some(wrong) = codes.get_mut(&address) {
+            wrong.pop_back();
+            if wrong.is_empty() {
+                codes.remove(&address);
+            }
         }
-        make_room(&mut codes, &address, |wrong| wrong.back().copied().unwrap_or(now));
-        let wrong = codes.entry(address).or_default();
-        wrong.push_back(now);
-        wrong.truncate(WRONG_CODES_PER_HOUR as usize);
     }
 }
 
@@ -317,14 +324,16 @@ mod tests {
     async fn ten_wrong_codes_an_hour() {
         let (limits, clock) = (Limits::default(), Clock::starting_at(0));
         for _ in 0..10 {
-            limits.may_try_code(v4(1), clock.monotonic()).unwrap();
-            limits.wrong_code(v4(1), clock.monotonic());
+            limits.try_code(v4(1), clock.monotonic()).unwrap();
+            // A right one in between counts for nothing.
+            limits.try_code(v4(2), clock.monotonic()).unwrap();
+            limits.right_code(v4(2));
         }
-        let refusal = limits.may_try_code(v4(1), clock.monotonic()).unwrap_err();
+        let refusal = limits.try_code(v4(1), clock.monotonic()).unwrap_err();
         assert_eq!(refusal.retry_after_seconds, Some(3600));
-        limits.may_try_code(v4(2), clock.monotonic()).unwrap();
+        limits.try_code(v4(2), clock.monotonic()).unwrap();
         clock.sleep(ms(3_600_000)).await;
-        limits.may_try_code(v4(1), clock.monotonic()).unwrap();
+        limits.try_code(v4(1), clock.monotonic()).unwrap();
     }
 
     #[tokio::test(start_paused = true)]
