@@ -1,18 +1,38 @@
 //! The running connector: a loop for each context, the local door, and what a person can make it do.
 
-use crate::claim::{Claim, ClaimFault};
+mod fault;
+
+pub use fault::{ActFault, StartFault};
+
+use crate::board::Board;
+use crate::claim::Claim;
 use crate::config::Config;
-use crate::contexts::ContextsFault;
+use crate::contexts::{Context, Contexts};
 use crate::custody::Place;
 use crate::enrollment::{JoinFault, LeaveFault, Left};
 use crate::home::HomeFault;
 use crate::install::Install;
-use crate::settings::SettingsFault;
+use crate::journal::Journal;
+use crate::outbox::{Outbox, OutboxFault};
+use crate::sessions::Found;
+use crate::settings::{Settings, SettingsFault};
 use crate::stream::{Events, Unsupported};
-use std::sync::Arc;
-use teamlamp_wire::local::Status;
+use crate::team::{Parts, Signals, Team};
+use crate::{clock_watch, incarnations};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use teamlamp_client::Client;
+use teamlamp_clock::{Tasks, ms};
+use teamlamp_wire::local::{Pause, Status};
 use teamlamp_wire::window::{JoinAccept, JoinFrom, JoinPreview, Joined};
 use tokio::sync::watch;
+
+/// How long all teams together may take to be left, and everything else to end: 3 s in all (spec 06).
+const LEAVING: Duration = Duration::from_millis(2_500);
+const ENDING: Duration = Duration::from_millis(400);
+/// How often the end of a pause is looked for, since the wall clock may jump.
+const PAUSE_LOOK: Duration = Duration::from_secs(30);
 
 /// What a person makes a running connector do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,96 +61,166 @@ pub enum Action {
     },
 }
 
-/// Why a connector does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartFault {
-    /// Another process runs it, or its lock can't be used.
-    #[error(transparent)]
-    Claim(#[from] ClaimFault),
-    /// The home can't be used.
-    #[error(transparent)]
-    Home(#[from] HomeFault),
-    /// The contexts can't be read.
-    #[error(transparent)]
-    Contexts(#[from] ContextsFault),
-    /// The settings can't be read.
-    #[error(transparent)]
-    Settings(#[from] SettingsFault),
-    /// The outbox can't be opened.
-    #[error(transparent)]
-    Outbox(#[from] crate::outbox::OutboxFault),
-    /// The local door can't be opened.
-    #[error("The local door {path} can't be opened ({cause}): mend the folder's owner and permissions.")]
-    Door {
-        /// Its socket.
-        path: std::path::PathBuf,
-        /// What the system says.
-        #[source]
-        cause: std::io::Error,
-    },
-}
+/// A running connector; clones are the same one. It ends with [`Connector::shutdown`]; dropped without
+/// it, the team sees this machine vanish rather than leave.
+#[derive(Clone, Debug)]
+pub struct Connector(Arc<Inner>);
 
-/// Why an action did not work.
-#[derive(Debug, thiserror::Error)]
-pub enum ActFault {
-    /// The decision can't be remembered.
-    #[error(transparent)]
-    Settings(#[from] SettingsFault),
-    /// The contexts can't be read or saved.
-    #[error(transparent)]
-    Contexts(#[from] ContextsFault),
-    /// The keyring.
-    #[error(transparent)]
-    Custody(#[from] crate::custody::Fault),
-    /// Enrolling again.
-    #[error(transparent)]
-    Join(#[from] JoinFault),
-    /// There is no such context.
-    #[error("This connector has no team called {0}.")]
-    Unknown(String),
-}
-
-/// A running connector. It ends with [`Connector::shutdown`]; dropped without it, the team sees this
-/// machine vanish rather than leave.
 #[derive(Debug)]
-pub struct Connector {
+struct Inner {
     install: Install,
+    board: Arc<Board>,
+    signals: Arc<Signals>,
+    sessions: watch::Receiver<Arc<Found>>,
+    only: Option<String>,
+    outbox: Outbox,
+    hidden: BTreeSet<String>,
+    incarnation: String,
+    tasks: Tasks,
+    door: Tasks,
+    teams: Mutex<BTreeMap<String, Running>>,
+    /// One change of the set of teams at a time.
+    changing: tokio::sync::Mutex<()>,
+    claim: Mutex<Option<Claim>>,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    team: Arc<Team>,
+    tasks: Tasks,
+}
+
+impl Running {
+    /// Leaves the team in order; what is stuck ends all the same.
+    async fn leave(&self) {
+        if !self.tasks.shutdown(LEAVING).await.is_empty() {
+            self.tasks.kill();
+        }
+    }
 }
 
 impl Connector {
     /// Claims the home and starts: a loop for each context, and the local door.
     ///
     /// # Errors
-    /// [`StartFault::Claim`] with [`ClaimFault::Held`] where another process runs the connector of this
-    /// home: read from it through its local door (`teamlamp_client::Door`).
+    /// [`StartFault::Claim`] with [`crate::claim::ClaimFault::Held`] where another process runs the
+    /// connector of this home: read from it through its local door (`teamlamp_client::Door`).
     pub async fn start(config: Config) -> Result<Self, StartFault> {
-        let _ = (Claim::take(&config.install.home)?, config);
-        unimplemented!()
+        let Config { install, sessions, only, door } = config;
+        install.home.prepare()?;
+        let claim = Claim::take(&install.home)?;
+        let chosen = Settings::of(&install.home).load()?;
+        let outbox = Outbox::open(&install.home, install.clock.now_ms())?;
+        let incarnation = incarnations::fresh(&install.home, &install.chance)
+            .map_err(|cause| HomeFault::Unusable { path: install.home.folder().to_owned(), cause })?;
+        let version = install.program.rsplit(' ').next().unwrap_or_default().to_owned();
+        let connector = Self(Arc::new(Inner {
+            board: Arc::new(Board::new(install.clock.clone(), &version, &incarnation)),
+            signals: Arc::new(Signals::new(None)),
+            hidden: chosen.hidden_roots,
+            tasks: Tasks::new(),
+            door: Tasks::new(),
+            teams: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
+            claim: Mutex::new(Some(claim)),
+            install,
+            sessions,
+            only,
+            outbox,
+            incarnation,
+        }));
+        if let Some(pause) = chosen.pause.filter(|p| p.until.is_none_or(|until| until > connector.now())) {
+            connector.show_pause(Some(pause));
+        }
+        connector.start_tasks();
+        if let Err(fault) = connector.reload().await {
+            connector.shutdown().await;
+            return Err(fault.into());
+        }
+        if door {
+            crate::door::open(&connector, &connector.0.door).map_err(|cause| StartFault::Door {
+                path: connector.0.install.home.path(crate::claim::SOCKET),
+                cause,
+            })?;
+        }
+        Ok(connector)
+    }
+
+    fn start_tasks(&self) {
+        let inner = &self.0;
+        let (board, mut sessions) = (inner.board.clone(), inner.sessions.clone());
+        inner.tasks.spawn("states", async move { board.keep_time().await });
+        let board = inner.board.clone();
+        inner.tasks.spawn("found sessions", async move {
+            loop {
+                let found = sessions.borrow_and_update().clone();
+                board.sessions(&found);
+                if sessions.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        let (clock, signals) = (inner.install.clock.clone(), inner.signals.clone());
+        inner.tasks.spawn("clock watch", async move { clock_watch::watch(&clock, |_| signals.woke()).await });
+        // A weak hold: the task belongs to the connector, not the other way round.
+        let (weak, mut pause) = (Arc::downgrade(inner), inner.signals.pause.subscribe());
+        let clock = inner.install.clock.clone();
+        inner.tasks.spawn("end of the pause", async move {
+            loop {
+                let until = (*pause.borrow_and_update()).and_then(|p| p.until);
+                let wait = until.map_or(PAUSE_LOOK * 120, |until| ms(until - clock.now_ms()).min(PAUSE_LOOK));
+                tokio::select! {
+                    biased;
+                    changed = pause.changed() => if changed.is_err() { return },
+                    () = clock.sleep(wait) => {
+                        if until.is_some_and(|until| until <= clock.now_ms())
+                            && let Some(inner) = weak.upgrade()
+                            && let Err(fault) = Self(inner).set_pause(None)
+                        {
+                            tracing::warn!(%fault, "the end of the pause could not be remembered");
+                        }
+                    }
+                }
+            }
+        });
     }
 
     /// The install that it runs for.
     pub fn install(&self) -> &Install {
-        &self.install
+        &self.0.install
     }
 
     /// Everything that it knows of its own state.
     pub fn status(&self) -> Arc<Status> {
-        unimplemented!()
+        self.0.board.status()
     }
 
     /// The present status, then each change of it.
     pub fn watch_status(&self) -> watch::Receiver<Arc<Status>> {
-        unimplemented!()
+        self.0.board.watch()
     }
 
     /// A context's events: from its latest snapshot on, or after a cursor.
     ///
     /// # Errors
-    /// Where the context is none of this connector's, or the cursor is older than the frames that it keeps:
-    /// ask the server itself.
+    /// Where the context is none of this connector's, or the cursor is older than the frames that it
+    /// keeps: ask the server itself.
     pub fn events(&self, context: &str, after: Option<&str>) -> Result<Events, Unsupported> {
-        let _ = (context, after);
-        unimplemented!()
+        let team =
+            self.team(context).ok_or_else(|| Unsupported("This connector has no such team.".into()))?;
+        team.hub().read(after)
+    }
+
+    /// The client with which a context reports and reads now; none while it is not signed in. What a
+    /// person does goes through [`Install::signed_in`].
+    pub fn client(&self, context: &str) -> Option<(Client, Context)> {
+        let team = self.team(context)?;
+        Some((team.client()?, team.context()))
+    }
+
+    /// The contexts that it is connected to, by id.
+    pub fn contexts(&self) -> Vec<Context> {
+        self.teams().values().map(|running| running.team.context()).collect()
     }
 
     /// Does what a person wants.
@@ -138,28 +228,180 @@ impl Connector {
     /// # Errors
     /// What did not work, with a sentence that says what to do.
     pub async fn act(&self, action: Action) -> Result<(), ActFault> {
-        let _ = action;
-        unimplemented!()
+        match action {
+            Action::Pause { for_ms } => {
+                let until = for_ms.map(|for_ms| self.now().saturating_add(for_ms.max(0)));
+                self.set_pause(Some(Pause { until }))?;
+            }
+            Action::Resume => self.set_pause(None)?,
+            Action::ConnectNow => {
+                self.reload().await?;
+                self.0.signals.by_person();
+            }
+            Action::UnlockKeyring => {
+                self.0.install.custody.unlock().await?;
+                self.0.signals.by_person();
+            }
+            Action::SetCustody(place) => {
+                self.0.install.custody.choose(place)?;
+                self.0.signals.by_person();
+            }
+            Action::EnrollAgain { context, as_new } => self.enroll_again(&context, as_new).await?,
+        }
+        Ok(())
     }
 
     /// What an invitation is, as the server itself says it: what the confirm dialog shows.
     pub async fn preview(&self, from: &JoinFrom) -> Result<JoinPreview, JoinFault> {
-        self.install.preview(from).await
+        self.0.install.preview(from).await
     }
 
     /// Joins a team and connects to it.
     pub async fn join(&self, accept: JoinAccept) -> Result<Joined, JoinFault> {
-        self.install.join(accept).await
+        let joined = self.0.install.join(accept).await?;
+        match self.reload().await {
+            Ok(()) => Ok(joined),
+            Err(ActFault::Contexts(fault)) => Err(fault.into()),
+            Err(fault) => {
+                tracing::error!(%fault, "a team was joined and can't be connected");
+                Ok(joined)
+            }
+        }
     }
 
-    /// Ends the connection to a team, revokes this machine there and forgets its secrets.
+    /// Leaves a team in order, revokes this machine there and forgets its secrets.
     pub async fn leave(&self, context: &str) -> Result<Left, LeaveFault> {
-        self.install.leave(context).await
+        {
+            let _changing = self.0.changing.lock().await;
+            self.stop(context).await;
+        }
+        let left = self.0.install.leave(context).await;
+        if let Err(fault) = self.reload().await {
+            tracing::warn!(%fault, "the contexts could not be read again");
+        }
+        left
     }
 
     /// Ends, in order and within 3 s: a last report without bindings, `away`, the link, the local door, the
-    /// outbox.
-    pub async fn shutdown(self) {
-        unimplemented!()
+    /// outbox. A second call does nothing.
+    pub async fn shutdown(&self) {
+        let inner = &self.0;
+        let running: Vec<_> = self.teams().values().cloned().collect();
+        futures_util::future::join_all(running.iter().map(Running::leave)).await;
+        inner.door.shutdown(ENDING).await;
+        if let Err(fault) = inner.outbox.flush() {
+            tracing::warn!(%fault, "the outbox could not be put on the disk");
+        }
+        inner.tasks.shutdown(Duration::from_millis(50)).await;
+        self.teams().clear();
+        inner.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Ends as a crash does: nothing more is said to anybody, and nothing is finished. For simulations.
+    pub fn kill(&self) {
+        self.0.tasks.kill();
+        self.0.door.kill();
+        self.0.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// Makes the running loops those of the saved contexts.
+    async fn reload(&self) -> Result<(), ActFault> {
+        let inner = &self.0;
+        let _changing = inner.changing.lock().await;
+        let loaded = inner.install.contexts()?;
+        let wanted: Vec<_> = loaded
+            .contexts
+            .into_iter()
+            .filter(|c| inner.only.as_ref().is_none_or(|only| *only == c.id))
+            .collect();
+        let running: Vec<_> = self.contexts();
+        for old in running.iter().filter(|old| !wanted.contains(old)) {
+            self.stop(&old.id).await;
+            inner.board.remove(&old.id);
+        }
+        for context in wanted.into_iter().filter(|context| !running.contains(context)) {
+            self.run(context)?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, context: Context) -> Result<(), OutboxFault> {
+        let inner = &self.0;
+        let install = inner.install.clone();
+        let (clock, chance) = (install.clock.clone(), install.chance.fork());
+        let journal =
+            Journal::open(&context.id, inner.outbox.clone(), inner.hidden.clone(), clock, chance.clone())?;
+        let id = context.id.clone();
+        let tasks = inner.tasks.child();
+        let team = Arc::new(Team::new(Parts {
+            quit: tasks.token().clone(),
+            install: Install { chance, ..install },
+            context,
+            board: inner.board.clone(),
+            journal,
+            sessions: inner.sessions.clone(),
+            signals: inner.signals.clone(),
+            incarnation: inner.incarnation.clone(),
+        }));
+        tasks.spawn_to_end("team", team.clone().run());
+        self.teams().insert(id, Running { team, tasks });
+        Ok(())
+    }
+
+    async fn stop(&self, context: &str) {
+        let running = self.teams().remove(context);
+        if let Some(running) = running {
+            running.leave().await;
+        }
+    }
+
+    async fn enroll_again(&self, id: &str, as_new: Option<String>) -> Result<(), ActFault> {
+        let inner = &self.0;
+        let unknown = || ActFault::Unknown(id.to_owned());
+        let mut context = self.team(id).ok_or_else(unknown)?.context();
+        let name = match (&as_new, &context.machine) {
+            (Some(name), _) => teamlamp_wire::name::clean(name)
+                .map_err(|fault| JoinFault::Name(fault.sentence("The machine's name")))?,
+            (None, Some(machine)) => machine.name.clone(),
+            (None, None) => return Err(unknown()),
+        };
+        let changing = inner.changing.lock().await;
+        self.stop(id).await;
+        let enrolled = inner.install.enroll(&mut context, &name, as_new.is_some()).await;
+        if enrolled.is_ok() {
+            Contexts::of(&inner.install.home).update(self.now(), |all| {
+                all.iter_mut()
+                    .filter(|other| other.id == context.id)
+                    .for_each(|other| *other = context.clone());
+            })?;
+        }
+        inner.board.remove(id);
+        drop(changing);
+        self.reload().await?;
+        Ok(enrolled?)
+    }
+
+    fn set_pause(&self, pause: Option<Pause>) -> Result<(), SettingsFault> {
+        // It takes effect whether or not it can be remembered.
+        self.show_pause(pause);
+        Settings::of(&self.0.install.home).change(|chosen| chosen.pause = pause).map(|_| ())
+    }
+
+    fn show_pause(&self, pause: Option<Pause>) {
+        tracing::info!(paused = pause.is_some(), "reporting");
+        self.0.board.pause(pause);
+        self.0.signals.pause.send_replace(pause);
+    }
+
+    fn team(&self, context: &str) -> Option<Arc<Team>> {
+        self.teams().get(context).map(|running| running.team.clone())
+    }
+
+    fn teams(&self) -> MutexGuard<'_, BTreeMap<String, Running>> {
+        self.0.teams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> teamlamp_wire::Millis {
+        self.0.install.clock.now_ms()
     }
 }

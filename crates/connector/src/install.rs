@@ -5,6 +5,7 @@ use crate::config::{Server, Transports};
 use crate::contexts::{Context, Contexts, ContextsFault, Loaded};
 use crate::custody::{Custody, Fault, Kind};
 use crate::home::Home;
+use secrecy::SecretString;
 use teamlamp_client::{Client, ClientError};
 use teamlamp_clock::{Chance, Clock};
 
@@ -60,14 +61,27 @@ impl Install {
         Ok(Client::new(transport, self.clock.clone(), self.chance.clone(), &self.program))
     }
 
-    /// A client of a context's server, signed in as its person or as this machine.
-    pub async fn signed_in(&self, context: &Context, kind: Kind) -> Result<Client, SignInFault> {
+    /// A context's secret.
+    pub(crate) async fn credential(
+        &self,
+        context: &Context,
+        kind: Kind,
+    ) -> Result<SecretString, SignInFault> {
         let token = self.custody.read(context.credential_ref, &context.id, kind).await?;
-        let token = token.ok_or_else(|| SignInFault::Absent(context.team_name.clone()))?;
+        token.ok_or_else(|| SignInFault::Absent(context.team_name.clone()))
+    }
+
+    /// A client of a context's server with a credential.
+    pub(crate) fn client_as(&self, context: &Context, token: SecretString) -> Result<Client, SignInFault> {
         let client = self.client(&context.server())?.with_token(token);
         Ok(match &context.machine {
             Some(machine) => client.as_machine(machine.id.clone()),
             None => client,
         })
+    }
+
+    /// A client of a context's server, signed in as its person or as this machine.
+    pub async fn signed_in(&self, context: &Context, kind: Kind) -> Result<Client, SignInFault> {
+        self.client_as(context, self.credential(context, kind).await?)
     }
 }

@@ -8,7 +8,7 @@ pub fn suggested() -> SuggestedNames {
     let environment = |name: &str| std::env::var(name).ok();
     from(
         environment("USER").or_else(|| environment("LOGNAME")).or_else(|| environment("USERNAME")).as_deref(),
-        sysinfo::System::host_name().as_deref(),
+        sysinfo::System::host_name().ok().as_deref(),
     )
 }
 

@@ -1,0 +1,195 @@
+//! What one context's team has to be told of this machine's sessions, and how it gets there: by the next
+//! report while reports are answered, through the outbox while they are not. It owns the recorder and
+//! what of it is remembered over restarts.
+
+use crate::heartbeat::Said;
+use crate::outbox::{Outbox, OutboxFault, Row};
+use crate::privacy::{AllShown, Sharing, shown};
+use crate::recorder::Recorder;
+use crate::sessions::Found;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use teamlamp_clock::{Chance, Clock};
+use teamlamp_wire::machine::SyncRule;
+use tokio::sync::watch;
+
+/// The journal of one context.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    context: String,
+    clock: Clock,
+    chance: Chance,
+    outbox: Outbox,
+    inner: Mutex<Inner>,
+    /// Rises with each change of what is to be said.
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    recorder: Recorder,
+    sharing: Sharing,
+    shown: AllShown,
+    /// What the outbox's file says that the team was told.
+    remembered: AllShown,
+    /// Whether the first scan is done.
+    settled: bool,
+    /// Whether the last report was answered; before the first one that is hoped for.
+    answered: bool,
+    paused: bool,
+}
+
+/// What is to be said now, and how far it reaches.
+#[derive(Clone, Debug)]
+pub(crate) struct Saying {
+    pub(crate) said: Said,
+    pub(crate) mark: u64,
+}
+
+impl Journal {
+    /// The journal of a context, going on where its last run stopped.
+    pub(crate) fn open(
+        context: &str,
+        outbox: Outbox,
+        hidden: BTreeSet<String>,
+        clock: Clock,
+        chance: Chance,
+    ) -> Result<Self, OutboxFault> {
+        let sharing = Sharing { hidden, rules: Vec::new() };
+        let mut told = outbox.told(context)?;
+        // A root that was hidden since leaves nothing, not even the end of its sessions.
+        told.retain(|_, session| !sharing.hides(&session.root));
+        let inner = Inner {
+            recorder: Recorder::resuming(told.clone()),
+            sharing,
+            shown: AllShown::new(),
+            remembered: told,
+            settled: false,
+            answered: true,
+            paused: false,
+        };
+        let changed = watch::Sender::new(0);
+        Ok(Self { context: context.to_owned(), clock, chance, outbox, inner: Mutex::new(inner), changed })
+    }
+
+    /// Takes what the watchers found.
+    pub(crate) fn found(&self, found: &Found) {
+        if !found.settled {
+            return;
+        }
+        let mut inner = self.lock();
+        let shown = shown(found, &inner.sharing);
+        if inner.settled && shown == inner.shown {
+            return;
+        }
+        inner.settled = true;
+        inner.shown = shown;
+        self.observe(&mut inner);
+        drop(inner);
+        self.changed.send_modify(|n| *n += 1);
+    }
+
+    /// Takes other sync rules; titles change with them, once the watchers say more.
+    pub(crate) fn share(&self, rules: Vec<SyncRule>) {
+        self.lock().sharing.rules = rules;
+    }
+
+    /// Reporting is paused, or resumed: nothing of the time between is kept.
+    pub(crate) fn pause(&self, paused: bool) {
+        let mut inner = self.lock();
+        if inner.paused == paused {
+            return;
+        }
+        inner.paused = paused;
+        // What happened before the pause was still allowed to be told.
+        self.put_away(&mut inner);
+        self.observe(&mut inner);
+    }
+
+    /// Whether the first scan is done, without which a report would end every binding.
+    pub(crate) fn settled(&self) -> bool {
+        self.lock().settled
+    }
+
+    /// Each change of what is to be said.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// What is to be said now.
+    pub(crate) fn say(&self) -> Saying {
+        let inner = self.lock();
+        Saying { said: Said::of(&inner.shown, inner.recorder.gone()), mark: inner.recorder.mark() }
+    }
+
+    /// A report was answered.
+    pub(crate) fn answered(&self, mark: u64) {
+        let mut inner = self.lock();
+        inner.answered = true;
+        inner.recorder.answered(mark);
+        self.remember(&mut inner);
+    }
+
+    /// A report was not answered: from now on changes go to the outbox.
+    pub(crate) fn unanswered(&self) {
+        let mut inner = self.lock();
+        inner.answered = false;
+        self.put_away(&mut inner);
+    }
+
+    /// This run's sessions are no longer bound: the next run begins anew.
+    pub(crate) fn left(&self) {
+        self.lock().remembered.clear();
+        self.told(self.outbox.remember(&self.context, &AllShown::new()));
+    }
+
+    /// Rows that wait, the first ones.
+    pub(crate) fn waiting(&self, limit: i64) -> Vec<(i64, Row)> {
+        self.told(self.outbox.first(&self.context, limit)).unwrap_or_default()
+    }
+
+    /// Rows that need no more telling.
+    pub(crate) fn done(&self, numbers: &[i64]) {
+        self.told(self.outbox.done(numbers));
+    }
+
+    /// What is shared now.
+    pub(crate) fn sharing(&self) -> Sharing {
+        self.lock().sharing.clone()
+    }
+
+    fn observe(&self, inner: &mut Inner) {
+        if inner.paused {
+            inner.recorder.skip_to(&inner.shown);
+        } else {
+            inner.recorder.observe(&inner.shown, self.clock.now_ms());
+            if !inner.answered {
+                self.put_away(inner);
+            }
+        }
+    }
+
+    fn put_away(&self, inner: &mut Inner) {
+        let changes = inner.recorder.take();
+        if !changes.is_empty() {
+            self.told(self.outbox.keep(&self.context, &changes, self.clock.now_ms(), &self.chance));
+            self.remember(inner);
+        }
+    }
+
+    fn remember(&self, inner: &mut Inner) {
+        if inner.remembered != *inner.recorder.told() {
+            inner.remembered = inner.recorder.told().clone();
+            self.told(self.outbox.remember(&self.context, &inner.remembered));
+        }
+    }
+
+    /// A disk that fails must not stop the reporting: presence and the present turns need no outbox.
+    fn told<T>(&self, done: Result<T, OutboxFault>) -> Option<T> {
+        done.inspect_err(|fault| tracing::error!(context = %self.context, %fault, "the outbox failed")).ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
