@@ -8,6 +8,7 @@ pub mod history;
 pub mod long_poll;
 pub mod outlet;
 pub mod places;
+pub mod publish;
 pub mod reader;
 pub mod scope;
 pub mod sse;

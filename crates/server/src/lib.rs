@@ -21,6 +21,7 @@ pub mod keys;
 pub mod machines;
 pub mod me;
 pub mod members;
+pub mod notes;
 pub mod openapi;
 pub mod presence;
 pub mod request;

@@ -11,6 +11,7 @@ pub mod machines;
 pub mod members;
 pub mod meta;
 mod migrate;
+pub mod notes;
 pub mod presence;
 pub mod sessions;
 pub mod streams;
@@ -24,6 +25,7 @@ use crate::error::ApiError;
 use crate::hub::Hub;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use teamlamp_clock::{Clock, Tasks};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -46,6 +48,7 @@ pub struct Store {
     run: Run,
     path: PathBuf,
     writes: mpsc::Sender<Box<dyn writer::Job>>,
+    commits: Arc<AtomicU64>,
     readers: Arc<Mutex<Vec<Connection>>>,
     places: Arc<Semaphore>,
 }
@@ -56,13 +59,17 @@ impl Store {
     /// # Errors
     /// A folder that can't be written, a newer or damaged database, one that another server holds.
     pub fn open(path: &Path, run: Run, clock: Clock, hub: Hub, tasks: &Tasks) -> Result<Self, OpenError> {
-        let writer = migrate::open(path, clock.now_ms())?;
+        let connection = migrate::open(path, clock.now_ms())?;
         let (writes, waiting) = mpsc::channel(WAITING_WRITES);
-        tasks.spawn_to_end("store writer", writer::run(writer, run, clock, hub, waiting, tasks.token().clone()));
+        let commits = Arc::new(AtomicU64::new(0));
+        let writer =
+            writer::Writer { connection, wal: writer::Wal::of(path), run, clock, hub, commits: commits.clone() };
+        tasks.spawn_to_end("store writer", writer::run(writer, waiting, tasks.token().clone()));
         Ok(Self {
             run,
             path: path.to_owned(),
             writes,
+            commits,
             readers: Arc::default(),
             places: Arc::new(Semaphore::new(READERS)),
         })
@@ -110,6 +117,12 @@ impl Store {
             Run::Inline => work(),
             Run::Blocking => tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?,
         }
+    }
+
+    /// How many transactions were committed: fewer than changes, since those that wait are committed
+    /// together.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     /// The database's file.

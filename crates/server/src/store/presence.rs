@@ -147,7 +147,7 @@ pub fn head(db: &Db, team: &TeamId) -> Result<Option<Head>, ApiError> {
 
 /// The presence of a team's active machines, by name, then id.
 pub fn snapshot(db: &Db, team: &TeamId) -> Result<Vec<PresenceItem>, ApiError> {
-    let sql = format!("{KNOWN} WHERE m.team_id = ?1 AND m.enrollment = 'active' ORDER BY m.name_fold, m.id");
+    let sql = format!("{KNOWN} WHERE m.team_id = ?1 AND m.enrollment = 'active' ORDER BY m.name, m.id");
     let mut statement = db.prepare_cached(&sql)?;
     let rows = statement.query_map([team.as_str()], |row| {
         let Known { machine_id: id, name, connection, away, last_seen_at, .. } = known_row(row)?;
