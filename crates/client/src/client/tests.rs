@@ -68,9 +68,10 @@ async fn a_get_is_tried_five_times_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn what_asking_again_can_not_mend_is_asked_once() {
+    let busy = Step::json(429, r#"{"error":{"code":"rate_limited","message":"m","retryable":true}}"#);
     for (step, code) in [
         (Step::refusal(404, "not_found"), Some(ErrorCode::NotFound)),
-        (Step::refusal(429, "rate_limited"), Some(ErrorCode::RateLimited)),
+        (busy, Some(ErrorCode::RateLimited)),
         (Step::Answer(302, &[("location", "http://evil/")], vec![]), Some(ErrorCode::InvalidRequest)),
         (Step::Fault(FaultKind::Pin), None),
         (Step::Answer(200, HTML, vec![Part::Bytes("<html>".into())]), None),

@@ -212,7 +212,7 @@ async fn a_frame_that_can_not_be_read_is_passed_over_by_its_id() {
 
 #[tokio::test(start_paused = true)]
 async fn resync_is_followed_as_its_row_says() {
-    let with = r#"{"type":"resync_required","reason":"slow_reader","cursor":"c7","terminal":true}"#;
+    let with = r#"{"type":"resync_required","reason":"slow_reader","cursor":"c9","terminal":true}"#;
     let without = r#"{"type":"resync_required","reason":"retention","terminal":true,
         "details":{"pruned_through":40,"events_missed":41}}"#
         .replace('\n', "");
@@ -239,7 +239,7 @@ async fn resync_is_followed_as_its_row_says() {
             "5",
         ]
     );
-    assert_eq!(path(&script, 1), "/v1/teams/team_1/events?after=c7");
+    assert_eq!(path(&script, 1), "/v1/teams/team_1/events?after=c9");
     assert_eq!(path(&script, 2), "/v1/teams/team_1/events");
 }
 

@@ -73,7 +73,8 @@ async fn frames_above_64_kib_and_frames_that_are_no_json_end_it() {
     let big =
         FromMachine::Hello { incarnation_id: "i".repeat(LINK_FRAME_BYTES), version: "1".into(), now: 5 };
     assert!(matches!(link.send(&big).await, Err(LinkEnd::Rules(_))));
-    server.send(Message::text("{".repeat(LINK_FRAME_BYTES + 1))).await.unwrap();
+    let strange = format!(r#"{{"type":"sing","x":"{}"}}"#, "a".repeat(LINK_FRAME_BYTES));
+    server.send(Message::text(strange)).await.unwrap();
     assert!(matches!(link.next().await, Err(LinkEnd::Rules(_))));
     for message in [Message::text("hello"), Message::binary(vec![1])] {
         let (mut link, mut server, _) = linked().await;
