@@ -28,6 +28,29 @@ pub struct Hub {
     links: Arc<Mutex<BTreeMap<MachineId, (u64, watch::Sender<LinkWord>)>>>,
     presence_due: Arc<tokio::sync::Notify>,
     credentials_ended: Arc<AtomicU64>,
+    links_made: Arc<AtomicU64>,
+}
+
+/// A link's place in the hub. Dropping it gives the place back, unless a newer link has it, and lets the
+/// presence timer look.
+#[derive(Debug)]
+pub struct Linked {
+    hub: Hub,
+    machine: MachineId,
+    number: u64,
+    /// What the link is told.
+    pub word: watch::Receiver<LinkWord>,
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        let mut links = self.hub.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.get(&self.machine).is_some_and(|(held, _)| *held == self.number) {
+            links.remove(&self.machine);
+            drop(links);
+            self.hub.wake_presence_timer();
+        }
+    }
 }
 
 /// One counter a team, which its readers watch.
@@ -66,9 +89,9 @@ impl Hub {
         self.credentials_ended.load(Ordering::SeqCst)
     }
 
-    /// Makes a link the one of its machine, and tells an older one that it was replaced. The number is
-    /// the link's own: [`Hub::unlink`] takes it.
-    pub fn link(&self, machine: &MachineId, number: u64) -> watch::Receiver<LinkWord> {
+    /// Makes a link the one of its machine, and tells an older one that it was replaced.
+    pub fn link(&self, machine: &MachineId) -> Linked {
+        let number = self.links_made.fetch_add(1, Ordering::SeqCst);
         let (sender, word) = watch::channel(LinkWord::default());
         let older = self
             .links
@@ -78,17 +101,7 @@ impl Hub {
         if let Some((_, older)) = older {
             close(&older, ClosingReason::Replaced);
         }
-        word
-    }
-
-    /// Takes a link out; false where a newer one has its place, which then stays.
-    pub fn unlink(&self, machine: &MachineId, number: u64) -> bool {
-        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = links.get(machine).is_some_and(|(held, _)| *held == number);
-        if own {
-            links.remove(machine);
-        }
-        own
+        Linked { hub: self.clone(), machine: machine.clone(), number, word }
     }
 
     /// Whether this process holds a machine's link.
@@ -144,27 +157,28 @@ mod tests {
     fn a_newer_link_replaces_the_older_one_and_keeps_its_place() {
         let hub = Hub::default();
         let machine = MachineId::from("mach_1");
-        let older = hub.link(&machine, 1);
-        let newer = hub.link(&machine, 2);
-        assert_eq!(older.borrow().close, Some(ClosingReason::Replaced));
-        assert!(!hub.unlink(&machine, 1), "the older one must not take the newer one out");
-        assert!(hub.holds(&machine));
-        assert_eq!(newer.borrow().close, None);
-        assert!(hub.unlink(&machine, 2) && !hub.holds(&machine));
+        let older = hub.link(&machine);
+        let newer = hub.link(&machine);
+        assert_eq!(older.word.borrow().close, Some(ClosingReason::Replaced));
+        drop(older);
+        assert!(hub.holds(&machine), "the older one must not take the newer one out");
+        assert_eq!(newer.word.borrow().close, None);
+        drop(newer);
+        assert!(!hub.holds(&machine));
     }
 
     #[test]
     fn words_over_a_link_are_neither_lost_nor_piled_up() {
         let hub = Hub::default();
         let machine = MachineId::from("mach_1");
-        let word = hub.link(&machine, 1);
+        let link = hub.link(&machine);
         for _ in 0..10_000 {
             let tell_links = [machine.clone()].into();
             hub.wake(Effects { tell_links, ..Effects::default() });
         }
         let close_links = [(machine, ClosingReason::MachineRevoked)].into();
         hub.wake(Effects { close_links, ..Effects::default() });
-        assert_eq!(*word.borrow(), LinkWord { looks: 10_000, close: Some(ClosingReason::MachineRevoked) });
+        assert_eq!(*link.word.borrow(), LinkWord { looks: 10_000, close: Some(ClosingReason::MachineRevoked) });
     }
 
     #[test]

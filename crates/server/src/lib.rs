@@ -18,6 +18,7 @@ pub mod heartbeat;
 pub mod hub;
 pub mod invitations;
 pub mod keys;
+pub mod link;
 pub mod machines;
 pub mod me;
 pub mod members;

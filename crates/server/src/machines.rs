@@ -137,6 +137,9 @@ pub async fn rename(call: Call) -> Result<Reply, ApiError> {
             return Err(ApiError::conflict(NAME_TAKEN));
         }
         machines::rename(tx, &before.id, &name, &name_fold)?;
+        tx.after_commit(|effects| {
+            effects.tell_links.insert(before.id.clone());
+        });
         let machine = found(tx, &team, &before.id)?;
         append(tx, &call.app.chance, &team, event(call.caller()?.actor(), "machine.renamed", &machine))?;
         let revision = machine.revision;
@@ -194,6 +197,8 @@ fn revoke_one(
     actor: &Actor,
 ) -> Result<(), ApiError> {
     machines::revoke(tx, &machine.id)?;
+    // Its last transition comes before the event that it is revoked.
+    crate::presence::settle(tx, app, &machine.id)?;
     end_credentials(tx, &machine.id)?;
     append(tx, &app.chance, team, event(actor.clone(), "machine.revoked", machine))?;
     Ok(())

@@ -66,13 +66,30 @@ pub fn settle(tx: &Tx<'_>, app: &App, machine: &MachineId) -> Result<(), ApiErro
     }
 }
 
+/// [`settle`] after a link that this process held has ended: it is not one that may be dialling back.
+///
+/// # Errors
+/// What the store says.
+pub fn link_ended(tx: &Tx<'_>, app: &App, machine: &MachineId) -> Result<(), ApiError> {
+    let Some(known) = rows::known(tx, machine)? else { return Ok(()) };
+    let decision = decide_now(tx, app, &Known { linked: false, ..known.clone() });
+    write(tx, app, &known, decision).map(|_| ())
+}
+
 /// [`settle`] of a machine that was read in this transaction; its presence after.
 ///
 /// # Errors
 /// What the store says.
 pub fn settle_known(tx: &Tx<'_>, app: &App, known: &Known) -> Result<Connection, ApiError> {
-    let since = app.trust.since(&app.clock);
-    let now = decide(known, app.hub.holds(&known.machine_id), since, tx.now_ms);
+    let decision = decide_now(tx, app, known);
+    write(tx, app, known, decision)
+}
+
+fn decide_now(tx: &Tx<'_>, app: &App, known: &Known) -> Decision {
+    decide(known, app.hub.holds(&known.machine_id), app.trust.since(&app.clock), tx.now_ms)
+}
+
+fn write(tx: &Tx<'_>, app: &App, known: &Known, now: Decision) -> Result<Connection, ApiError> {
     if (now.connection, now.linked) == (known.connection, known.linked) {
         return Ok(now.connection);
     }

@@ -2,8 +2,10 @@
 
 use crate::invitations::accept;
 use crate::request::Handler;
+use crate::sessions::{list as session_list, register};
 use crate::{
-    audit, capabilities, credentials, enrollment, health, invitations, machines, me, members, openapi, teams,
+    audit, capabilities, credentials, enrollment, events, health, heartbeat, invitations, link, machines, me,
+    members, notes, openapi, presence, teams,
 };
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -13,13 +15,17 @@ use std::sync::LazyLock;
 use teamlamp_wire::account::{
     AuditRow, Capabilities, ChangeMember, ChangeTeam, CreateTeam, CreatedTeam, Me, Member, Rotated, Team,
 };
-use teamlamp_wire::heartbeat::Root;
+use teamlamp_wire::event::{Publish, Published, Sequenced};
+use teamlamp_wire::frame::Frame;
+use teamlamp_wire::heartbeat::{Heartbeat, HeartbeatAnswer, Root};
 use teamlamp_wire::invitation::{
     AcceptInvitation, Accepted, CreateInvitation, CreatedInvitation, Invitation, InvitationPreview,
     PreviewInvitation,
 };
 use teamlamp_wire::limits;
-use teamlamp_wire::machine::{Configuration, Enroll, Enrolled, Machine, RenameMachine};
+use teamlamp_wire::machine::{Configuration, Enroll, Enrolled, Machine, RenameMachine, SendNote, SentNote};
+use teamlamp_wire::presence::PresenceFrame;
+use teamlamp_wire::session::{RegisterSessions, RegisteredSessions, Session};
 
 /// Who may call a route at all; what they may do is the handler's guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +145,22 @@ impl Route {
         self.status = 200;
         self
     }
+    /// Answers 200 with server-sent events.
+    const fn stream(mut self, of: SchemaOf) -> Self {
+        self.gives = Gives::Stream(of);
+        self.status = 200;
+        self
+    }
+    /// Answers 101: the connection becomes a WebSocket.
+    const fn upgrade(mut self) -> Self {
+        self.gives = Gives::Upgrade;
+        self.status = 101;
+        self
+    }
+    const fn body(mut self, bytes: usize) -> Self {
+        self.body_bytes = bytes;
+        self
+    }
     const fn revised(mut self) -> Self {
         self.revised = true;
         self
@@ -231,6 +253,38 @@ pub static ROUTES: &[Route] = &[
     Route::new("machines.roots", Method::GET, ROOTS, h!(machines::roots)).query(LIST).list(of::<Root>),
     Route::new("machines.configuration", Method::GET, CONFIGURATION, h!(machines::configuration))
         .one(of::<Configuration>),
+    // Presence.
+    Route::new("machines.heartbeat", Method::POST, HEARTBEAT, h!(heartbeat::receive))
+        .body(limits::BODY_HEARTBEAT_BYTES)
+        .takes(of::<Heartbeat>)
+        .one(of::<HeartbeatAnswer>),
+    Route::new("machines.link", Method::GET, LINK, h!(link::open)).upgrade(),
+    Route::new("machines.events", Method::GET, MACHINE_EVENTS, h!(presence::stream::open))
+        .query(&["after"])
+        .stream(of::<PresenceFrame>),
+    Route::new("machines.notes.send", Method::POST, NOTES, h!(notes::send))
+        .takes(of::<SendNote>)
+        .made(of::<SentNote>),
+    // Sessions.
+    Route::new("sessions.register", Method::POST, SESSIONS, h!(register::register))
+        .takes(of::<RegisterSessions>)
+        .one(of::<RegisteredSessions>),
+    Route::new("sessions.list", Method::GET, SESSIONS, h!(session_list::list))
+        .query(&["limit", "cursor", "machine", "harness", "turn", "root", "text", "live"])
+        .list(of::<Session>),
+    Route::new("sessions.read", Method::GET, SESSION, h!(session_list::read)).one(of::<Session>),
+    // Events.
+    Route::new("events.publish", Method::POST, EVENTS, h!(events::publish::publish))
+        .body(limits::BODY_EVENTS_BYTES)
+        .takes(of::<Publish>)
+        .made(of::<Published>),
+    Route::new("events.stream", Method::GET, EVENTS, h!(events::stream::open))
+        .query(&["after", "source", "kinds", "wait"])
+        .stream(of::<Frame>),
+    Route::new("events.history", Method::GET, HISTORY, h!(events::history::list))
+        .query(&["before", "limit", "kinds", "machine", "session", "actor", "text"])
+        .list(of::<Sequenced>),
+    Route::new("events.read", Method::GET, EVENT, h!(events::history::read)).one(of::<Sequenced>),
 ];
 
 const MEMBER: &str = "/v1/teams/{team}/members/{principal}";
@@ -240,6 +294,15 @@ const MACHINES: &str = "/v1/teams/{team}/machines";
 const MACHINE: &str = "/v1/teams/{team}/machines/{machine}";
 const ROOTS: &str = "/v1/teams/{team}/machines/{machine}/roots";
 const CONFIGURATION: &str = "/v1/teams/{team}/machines/{machine}/configuration";
+const HEARTBEAT: &str = "/v1/teams/{team}/machines/{machine}/heartbeat";
+const LINK: &str = "/v1/teams/{team}/machines/{machine}/link";
+const NOTES: &str = "/v1/teams/{team}/machines/{machine}/notes";
+const MACHINE_EVENTS: &str = "/v1/teams/{team}/machines/events";
+const SESSIONS: &str = "/v1/teams/{team}/sessions";
+const SESSION: &str = "/v1/teams/{team}/sessions/{session}";
+const EVENTS: &str = "/v1/teams/{team}/events";
+const HISTORY: &str = "/v1/teams/{team}/events/history";
+const EVENT: &str = "/v1/teams/{team}/events/{event}";
 const ANY: SchemaOf = of::<serde_json::Value>;
 
 type Paths = matchit::Router<(&'static str, Vec<&'static Route>)>;

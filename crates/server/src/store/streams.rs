@@ -21,3 +21,39 @@ pub fn machine_is_active(conn: &Connection, team: &TeamId, machine: &MachineId) 
         .exists(params![machine.as_str(), team.as_str()])?;
     Ok(active)
 }
+
+/// What became of a credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// It is valid, and ends by itself then.
+    Valid(Millis),
+    /// It, or its machine, was revoked.
+    Revoked,
+    /// Its time is over.
+    Expired,
+}
+
+/// What became of a machine's credential.
+pub fn credential(conn: &Connection, credential: &CredentialId, now: Millis) -> Result<Credential, ApiError> {
+    let row: Option<(Millis, bool)> = conn
+        .prepare_cached(
+            "SELECT c.expires_at, c.revoked_at IS NULL AND coalesce(m.enrollment, 'active') = 'active'
+             FROM credentials c LEFT JOIN machines m ON m.id = c.machine_id WHERE c.id = ?1",
+        )?
+        .query_row([credential.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(match row {
+        Some((expires_at, true)) if expires_at > now => Credential::Valid(expires_at),
+        Some((_, true)) => Credential::Expired,
+        _ => Credential::Revoked,
+    })
+}
+
+/// What a machine's configuration was last changed by.
+pub fn configuration_mark(conn: &Connection, machine: &MachineId) -> Result<Option<i64>, ApiError> {
+    let mark = conn
+        .prepare_cached("SELECT revision FROM sources WHERE machine_id = ?1")?
+        .query_row([machine.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(mark)
+}
