@@ -12,13 +12,17 @@ mod codex;
 mod codex_holds;
 mod codex_home;
 mod codex_titles;
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod fake_proc;
 mod folders;
 mod found;
 mod harness;
 mod lines;
 mod liveness;
 mod records;
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod replay;
 mod scene;
 mod tail;
@@ -43,9 +47,7 @@ const DEBOUNCE_MS: i64 = 200;
 /// How often everything that lives is looked at without being told of a change: processes end, folders
 /// appear and some file systems tell of nothing.
 const TICK_MS: i64 = 2_000;
-/// How often folders are listed while the file of a live session is missing.
-const LOOK_MS: i64 = 1_000;
-/// How often folders are listed anyway.
+/// How often folders are listed although no live session's file is missing.
 const SWEEP_MS: i64 = 15_000;
 /// How much a process's start, computed from ticks since boot, and a record's time may differ.
 const CLOCK_SLACK_MS: i64 = 1_000;
@@ -148,6 +150,11 @@ async fn run(config: SessionsConfig, open: watch::Open, clock: Clock, tell: valu
     }
 }
 
+/// Whether something done last at `last` is due again. A clock that was set back makes it due.
+fn is_due(last: Option<teamlamp_wire::Millis>, every_ms: i64, now: teamlamp_wire::Millis) -> bool {
+    last.is_none_or(|last| !(0..every_ms).contains(&(now - last)))
+}
+
 fn publish(tell: &value::Sender<Arc<Found>>, new: Found) {
     tell.send_if_modified(|found| {
         let differs = **found != new;
@@ -163,4 +170,83 @@ fn publish(tell: &value::Sender<Arc<Found>>, new: Found) {
 fn fixture(name: &str) -> std::path::PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/harness");
     std::path::Path::new(folder).join(name)
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use std::fs;
+    use teamlamp_wire::session::Turn;
+
+    /// A person's home in which this very test is Claude Code in a session.
+    fn home(status: &str) -> (tempfile::TempDir, SessionsConfig, std::path::PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let homes = HarnessHomes::of(home.path(), None, None);
+        let registry = home.path().join(".claude/sessions");
+        fs::create_dir_all(&registry).unwrap();
+        let file = registry.join(format!("{}.json", std::process::id()));
+        fs::write(&file, entry(status)).unwrap();
+        (home, SessionsConfig { homes, root_salt: "salt".into() }, file)
+    }
+
+    fn entry(status: &str) -> String {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
+        let id = "11111111-1111-4111-8111-111111111111";
+        format!(r#"{{"sessionId":"{id}","cwd":"/home/dev/acme","procStart":"{start}","status":"{status}"}}"#)
+    }
+
+    async fn until_turn(sessions: &Sessions, turn: Turn) -> Arc<Found> {
+        let mut found = sessions.subscribe();
+        let is_so = |found: &Arc<Found>| found.sessions.values().any(|session| session.turn == turn);
+        let waited = Clock::system().within(Duration::from_secs(20), found.wait_for(is_so)).await;
+        waited.expect("the turn is told in time").unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn where_the_system_gives_no_watcher_changes_are_found_all_the_same_and_the_reason_is_named() {
+        let (_home, config, file) = home("busy");
+        let tasks = Tasks::new();
+        let refuse: watch::Open = |_| Err(notify::Error::io(std::io::Error::from_raw_os_error(24)));
+        let sessions = Sessions::start_with(config, refuse, &Clock::system(), &tasks);
+        let found = sessions.settled().await;
+        assert_eq!(found.polled.get(file.parent().unwrap()), Some(&PollReason::InstanceLimit));
+        until_turn(&sessions, Turn::Working).await;
+        fs::write(&file, entry("idle")).unwrap();
+        until_turn(&sessions, Turn::Idle).await;
+        assert!(tasks.shutdown(Duration::from_secs(5)).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_polled_is_watched_once_there_is_room() {
+        static ROOM: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        let (_home, config, _file) = home("busy");
+        let open: watch::Open = |handler| match ROOM.load(std::sync::atomic::Ordering::SeqCst) {
+            true => watch::open_system(handler),
+            false => Err(notify::Error::new(notify::ErrorKind::MaxFilesWatch)),
+        };
+        let tasks = Tasks::new();
+        let sessions = Sessions::start_with(config, open, &Clock::system(), &tasks);
+        assert_eq!(sessions.settled().await.polled.values().next(), Some(&PollReason::WatchLimit));
+        ROOM.store(true, std::sync::atomic::Ordering::SeqCst);
+        let mut found = sessions.subscribe();
+        let waited =
+            Clock::system().within(Duration::from_secs(20), found.wait_for(|f| f.polled.is_empty())).await;
+        assert!(waited.is_some());
+        tasks.shutdown(Duration::from_secs(5)).await;
+    }
+
+    #[tokio::test]
+    async fn watching_ends_when_nobody_listens_any_more() {
+        let (_home, config, _file) = home("busy");
+        let tasks = Tasks::new();
+        drop(Sessions::start(config, &Clock::system(), &tasks));
+        let ended = async {
+            while !tasks.running().is_empty() {
+                Clock::system().sleep(ms(20)).await;
+            }
+        };
+        assert!(Clock::system().within(Duration::from_secs(20), ended).await.is_some());
+    }
 }

@@ -157,8 +157,10 @@ impl ClaudeHome {
 
     /// The transcript of a session, read up to now; the newest where a move left two.
     fn transcript(&mut self, id: &str) -> Option<&Transcript> {
-        let found = self.projects.named(&format!("{id}.jsonl")).into_iter();
-        let path = found.max_by_key(|path| fs::metadata(path).ok().and_then(|meta| modified_ms(&meta)))?;
+        let known = self.transcripts.get(id).map(|tail| tail.path().to_owned()).into_iter();
+        let found = self.projects.named(&format!("{id}.jsonl")).into_iter().chain(known);
+        let dated = found.filter_map(|path| Some((modified_ms(&fs::metadata(&path).ok()?)?, path)));
+        let (_, path) = dated.max()?;
         let tail = self.transcripts.entry(id.to_owned()).or_insert_with(|| Tail::new(path.clone()));
         if tail.path() != path {
             *tail = Tail::new(path);
@@ -172,8 +174,7 @@ impl ClaudeHome {
     /// Lists the projects again where a session's transcript is missing, and every 15 s.
     fn find_transcripts(&mut self, ids: &BTreeSet<&str>, now: Millis) {
         let missing = ids.iter().any(|id| self.transcripts.get(*id).is_none_or(|t| !t.path().exists()));
-        let age_ms = if missing { super::LOOK_MS } else { super::SWEEP_MS };
-        if self.listed_at.is_none_or(|at| !(0..age_ms).contains(&(now - at))) {
+        if missing || super::is_due(self.listed_at, super::SWEEP_MS, now) {
             self.projects.refresh(now);
             self.listed_at = Some(now);
         }
@@ -273,5 +274,6 @@ fn session_of(path: &Path) -> Option<&str> {
     is_uuid(id).then_some(id)
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

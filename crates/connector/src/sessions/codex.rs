@@ -168,10 +168,10 @@ impl Rollout {
     fn record(&mut self, record: &Record) {
         let at = moment(record.get("timestamp"));
         let Some(payload) = object(record, "payload") else {
-            // Before the envelope of 2025 the first line is bare; nothing of such a file tells a turn.
+            // Before the envelope of 2025 the first line is bare, and nothing of such a file tells a turn.
             if self.id.is_none() {
                 self.id = text(record, "id").filter(|id| is_uuid(id)).map(str::to_owned);
-                self.started_at = at;
+                (self.started_at, self.gapped) = (at, true);
             }
             return;
         };

@@ -6,7 +6,7 @@ use super::codex_holds::{Held, Holds};
 use super::codex_titles::Titles;
 use super::folders::Folders;
 use super::harness::{Harness, Live, Look, TurnSeen, Written, same_folder};
-use super::liveness::{Liveness, Process};
+use super::liveness::Liveness;
 use super::tail::{Tail, modified_ms};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use teamlamp_wire::session::Turn;
 
 /// How long a thread without a rollout is not told of: that of a sub-agent has one within moments.
 const EMPTY_SHOWS_MS: i64 = 2_000;
-/// How old the list of processes may be while an approval may be open.
-const CHILDREN_AGE_MS: i64 = 2_000;
+/// How often is looked while an approval is waited for: that it was given is in no file.
+const WAITING_LOOK_MS: i64 = 1_000;
 /// Rollouts that are considered where nothing tells who holds what, newest first.
 const WRITTEN_MAX: usize = 16;
 
@@ -49,8 +49,7 @@ impl CodexHome {
     fn read_rollouts(&mut self, now: Millis) {
         let held = self.holds.held();
         let missing = held.keys().any(|thread| self.rollouts.get(thread).is_none_or(|r| !r.path().exists()));
-        let age_ms = if missing { super::LOOK_MS } else { super::SWEEP_MS };
-        if self.listed_at.is_none_or(|at| !(0..age_ms).contains(&(now - at))) {
+        if missing || super::is_due(self.listed_at, super::SWEEP_MS, now) {
             self.sessions.refresh(now);
             self.listed_at = Some(now);
             self.rollouts.retain(|thread, _| held.contains_key(thread));
@@ -148,7 +147,8 @@ impl Harness for CodexHome {
                 None => self.empty(thread, held, liveness),
                 Some(rollout) => {
                     if let Some(asked_at) = rollout.open_escalation().flatten() {
-                        look.again_at = earlier(look.again_at, asked_at + APPROVAL_SHOWS_MS, now);
+                        let shows_at = (asked_at + APPROVAL_SHOWS_MS).max(now + WAITING_LOOK_MS);
+                        look.again_at = earlier(look.again_at, shows_at, now);
                     }
                     let seen = rollout.turn(writer(rollout, held, liveness, now), now);
                     self.written(thread, rollout, held, seen)
@@ -167,17 +167,15 @@ fn earlier(again_at: Option<Millis>, at: Millis, now: Millis) -> Option<Millis> 
 
 /// What the thread's process and its children tell. Children are looked for only while a call may wait for
 /// an approval: one that began after the call and works in the thread's folder means that it was given.
-fn writer(rollout: &Rollout, held: &Held, liveness: &mut Liveness, now: Millis) -> Writer {
+fn writer(rollout: &Rollout, held: &Held, liveness: &Liveness, now: Millis) -> Writer {
     let started_at = held.process.as_ref().map(|process| process.started_at);
-    let mut has_child = || {
+    let has_child = || {
         let (asked_at, pid) = (rollout.open_escalation()??, held.process.as_ref()?.pid);
         let cwd = rollout.cwd.as_deref()?;
-        let is_child = |p: &&Process| p.parent == pid && p.started_at + super::CLOCK_SLACK_MS >= asked_at;
-        let processes = liveness.processes_since(CHILDREN_AGE_MS, now);
-        let children: Vec<u32> = processes.iter().filter(is_child).map(|process| process.pid).collect();
-        Some(children.into_iter().any(|child| {
-            let there = liveness.cwd(child);
-            there.is_some_and(|there| there.starts_with(cwd) || same_folder(&there, cwd))
+        let mut children = liveness.children(pid, now).into_iter();
+        Some(children.any(|child| {
+            child.started_at + super::CLOCK_SLACK_MS >= asked_at
+                && liveness.cwd(child.pid).is_some_and(|at| at.starts_with(cwd) || same_folder(&at, cwd))
         }))
     };
     Writer { started_at, has_child: has_child() }
@@ -202,5 +200,6 @@ fn lately_written(sessions: &mut Folders, now: Millis) -> Vec<Written> {
     files
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests;

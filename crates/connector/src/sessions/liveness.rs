@@ -70,17 +70,16 @@ impl Liveness {
 
     /// All processes, from a list that is at most ten seconds old.
     pub(super) fn processes(&mut self, now: Millis) -> &[Process] {
-        self.processes_since(LIST_AGE_MS, now)
-    }
-
-    /// All processes, from a list that is at most `age_ms` old.
-    pub(super) fn processes_since(&mut self, age_ms: i64, now: Millis) -> &[Process] {
-        // A clock that was set back makes a list from the future: that one is old too.
-        if self.listed_at.is_none_or(|at| !(0..age_ms).contains(&(now - at))) {
+        if super::is_due(self.listed_at, LIST_AGE_MS, now) {
             self.listed = self.table.all(now);
             self.listed_at = Some(now);
         }
         &self.listed
+    }
+
+    /// The processes that this one started and that live.
+    pub(super) fn children(&self, pid: u32, now: Millis) -> Vec<Process> {
+        self.table.children(pid, now)
     }
 
     /// A process's working folder; `None` where it may not be seen.

@@ -161,8 +161,7 @@ mod tests {
 
     fn scene(homes: usize) -> (Scene, Vec<Arc<Mutex<Vec<Live>>>>) {
         let scripts: Vec<Arc<Mutex<Vec<Live>>>> = (0..homes).map(|_| Arc::default()).collect();
-        let harnesses =
-            scripts.iter().map(|s| Box::new(Scripted(s.clone())) as Box<dyn Harness>).collect();
+        let harnesses = scripts.iter().map(|s| Box::new(Scripted(s.clone())) as Box<dyn Harness>).collect();
         let (liveness, root_salt) = (Liveness::system(), "salt".into());
         (Scene { harnesses, liveness, root_salt, sessions: BTreeMap::new() }, scripts)
     }

@@ -200,5 +200,18 @@ fn holds(file: &mut File, at: u64, expected: &[u8]) -> io::Result<bool> {
     }
 }
 
+/// The facts of bytes that come in pieces, as they do while a harness writes.
+#[cfg(test)]
+pub(super) fn fed_in_pieces<F: Facts>(bytes: &[u8], mut cuts: Vec<usize>) -> F {
+    let (mut lines, mut facts, mut from) = (Lines::new(LINE_MAX), F::default(), 0);
+    cuts.sort_unstable();
+    cuts.push(bytes.len());
+    for to in cuts.into_iter().map(|cut| cut.min(bytes.len())) {
+        lines.feed(&bytes[from..to], |line| facts.line(line));
+        from = to;
+    }
+    facts
+}
+
 #[cfg(test)]
 mod tests;

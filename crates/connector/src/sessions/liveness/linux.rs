@@ -40,6 +40,28 @@ impl Table {
             .collect()
     }
 
+    pub(super) fn children(&self, pid: u32, now: Millis) -> Vec<Process> {
+        let Some(pids) = self.children_by_thread(pid) else {
+            return self.all(now).into_iter().filter(|process| process.parent == pid).collect();
+        };
+        pids.into_iter().filter_map(|child| self.process(child, now)).collect()
+    }
+
+    /// The kernel's own list, a file for each thread; `None` where it was built without.
+    fn children_by_thread(&self, pid: u32) -> Option<Vec<u32>> {
+        let mut pids = Vec::new();
+        for thread in fs::read_dir(self.0.join(pid.to_string()).join("task")).ok()?.flatten() {
+            let text = match fs::read_to_string(thread.path().join("children")) {
+                Ok(text) => text,
+                // A thread that ended meanwhile has no children; a kernel without the file has it for none.
+                Err(_) if !thread.path().exists() => continue,
+                Err(_) => return None,
+            };
+            pids.extend(text.split_whitespace().filter_map(|word| word.parse::<u32>().ok()));
+        }
+        Some(pids)
+    }
+
     pub(super) fn cwd(&self, pid: u32) -> Option<PathBuf> {
         fs::read_link(self.0.join(pid.to_string()).join("cwd")).ok()
     }
@@ -158,6 +180,24 @@ mod tests {
         let locks = Table::system().locks().unwrap();
         let mine = locks.iter().find(|lock| lock.inode == inode).expect("the lock is listed");
         assert_eq!(mine.pid, std::process::id());
+    }
+
+    #[test]
+    fn a_child_is_found_under_its_parent_whichever_way_the_kernel_tells() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let (table, me, now) =
+            (Table::system(), std::process::id(), teamlamp_clock::Clock::system().now_ms());
+        let by_list =
+            table.all(now).into_iter().any(|process| process.parent == me && process.pid == child.id());
+        let by_thread = table.children(me, now).iter().any(|process| process.pid == child.id());
+        child.kill().unwrap();
+        // Waits for its end without collecting it: it is still listed, and dead.
+        let pid = rustix::process::Pid::from_child(&child);
+        let until_its_end = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), until_its_end).unwrap();
+        assert!(table.children(me, now).iter().all(|process| process.pid != child.id()));
+        child.wait().unwrap();
+        assert!(by_list && by_thread);
     }
 
     proptest! {

@@ -20,9 +20,13 @@ impl Table {
     }
 
     pub(super) fn all(&self, _now: Millis) -> Vec<Process> {
-        let mut system = System::new();
+        let Ok(mut system) = System::new() else { return Vec::new() };
         system.refresh_processes_specifics(ProcessesToUpdate::All, true, ProcessRefreshKind::nothing());
         system.processes().values().filter_map(told).collect()
+    }
+
+    pub(super) fn children(&self, pid: u32, now: Millis) -> Vec<Process> {
+        self.all(now).into_iter().filter(|process| process.parent == pid).collect()
     }
 
     pub(super) fn cwd(&self, pid: u32) -> Option<PathBuf> {
@@ -51,7 +55,7 @@ impl Table {
 }
 
 fn one(pid: u32) -> Option<System> {
-    let mut system = System::new();
+    let mut system = System::new().ok()?;
     let kind = ProcessRefreshKind::nothing().with_cwd(UpdateKind::Always).with_cmd(UpdateKind::Always);
     let found =
         system.refresh_processes_specifics(ProcessesToUpdate::Some(&[Pid::from_u32(pid)]), true, kind);
@@ -85,6 +89,11 @@ mod tests {
         assert_eq!(table.cwd(me), std::env::current_dir().ok());
         assert!(!table.arguments(me).is_empty());
         assert_eq!(table.process(u32::MAX - 1, 0), None);
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let is_listed = table.children(me, 0).iter().any(|process| process.pid == child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_listed);
         assert!(table.locks().is_none() && table.open_files(me).is_none() && table.boot_id().is_none());
     }
 }
