@@ -20,6 +20,7 @@ pub mod invitations;
 pub mod keys;
 pub mod link;
 pub mod machines;
+pub mod maintenance;
 pub mod me;
 pub mod members;
 pub mod notes;

@@ -16,6 +16,7 @@ pub mod presence;
 pub mod sessions;
 pub mod streams;
 pub mod teams;
+pub mod upkeep;
 mod writer;
 
 pub use migrate::OpenError;
