@@ -2,7 +2,6 @@
 //! and of what may be there at most.
 
 use std::collections::{BTreeMap, BTreeSet};
-use teamlamp_wire::Millis;
 use teamlamp_wire::id::{EventId, MachineId, PrincipalId};
 
 /// How far a change is known to have come.
@@ -49,6 +48,6 @@ pub struct Ledger {
     pub invited: BTreeMap<String, Fate>,
     /// Codes that were handed out and wait for someone, with the name that was invited.
     pub codes: Vec<(String, String)>,
-    /// When the world was last disturbed.
-    pub disturbed_at: Millis,
+    /// Machines that have joined and wait to be started.
+    pub arrived: BTreeSet<String>,
 }

@@ -24,9 +24,11 @@ pub struct Machine {
     pub agents: Agents,
     /// Its own idea of the time.
     pub clock: Clock,
+    /// Whether its person paused it; remembered over restarts.
+    pub paused: bool,
     network: Network,
     chance: Chance,
-    record: Record,
+    pub(crate) record: Record,
     home: Home,
     keyring: SimKeyring,
     /// The process of the connector, to which its connections belong.
@@ -50,6 +52,7 @@ impl Machine {
             person: person.to_owned(),
             agents: Agents::new(name, clock.clone()),
             clock,
+            paused: false,
             network: network.clone(),
             chance: chance.fork(),
             record: record.clone(),
@@ -149,11 +152,14 @@ impl Machine {
     }
 
     /// Its person pauses reporting, or resumes it.
-    pub async fn pause(&self, paused: bool) {
+    pub async fn toggle_pause(&mut self) {
         let Some(connector) = &self.connector else { return };
-        let action = if paused { Action::Pause { for_ms: None } } else { Action::Resume };
+        let action = if self.paused { Action::Resume } else { Action::Pause { for_ms: None } };
         match connector.act(action).await {
-            Ok(()) => self.record.note(&self.name, if paused { "pauses" } else { "resumes" }),
+            Ok(()) => {
+                self.paused = !self.paused;
+                self.record.note(&self.name, if self.paused { "pauses" } else { "resumes" });
+            }
             Err(fault) => self.record.broken(format!("{} can't be paused: {fault}", self.name)),
         }
     }

@@ -236,6 +236,15 @@ impl Network {
         *self.lock().trap(host).state.lock().unwrap_or_else(PoisonError::into_inner) = TrapState::Set;
     }
 
+    /// Takes a trap away that was not sprung.
+    pub fn unset_trap(&self, host: &str) {
+        let trap = self.lock().trap(host);
+        let mut state = trap.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if *state == TrapState::Set {
+            *state = TrapState::Open;
+        }
+    }
+
     /// Waits until the trap of a host is sprung.
     pub async fn sprung(&self, host: &str) {
         let trap = self.lock().trap(host);

@@ -37,6 +37,8 @@ pub struct Reader {
     pub how: How,
     /// Who reads.
     pub person: Person,
+    /// Whether its person is an admin, who may see more.
+    pub is_admin: bool,
     team: TeamId,
     clock: Clock,
     record: Record,
@@ -46,12 +48,13 @@ pub struct Reader {
 
 impl Reader {
     /// A reader that does not read yet.
-    pub fn new(person: Person, how: How, team: &TeamId, clock: &Clock, record: &Record) -> Self {
+    pub fn new((person, is_admin): (Person, bool), how: How, team: &TeamId, clock: &Clock, record: &Record) -> Self {
         let seen = Seen::new(&person.name, record.clone());
         Self {
             name: person.name.clone(),
             how,
             person,
+            is_admin,
             team: team.clone(),
             clock: clock.clone(),
             record: record.clone(),
