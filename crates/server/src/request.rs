@@ -26,7 +26,6 @@ use teamlamp_wire::limits::{PAGE_DEFAULT, PAGE_MAX};
 pub type Handler = fn(Call) -> BoxFuture<'static, Result<Reply, ApiError>>;
 
 /// A request whose credential, size, query and headers were checked.
-#[derive(Debug)]
 pub struct Call {
     /// The server's parts.
     pub app: App,
@@ -52,8 +51,17 @@ pub struct Call {
     pub idempotency_key: Option<String>,
 }
 
+/// Headers, query and body hold secrets, so a call says little of itself.
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("operation", &self.route.operation)
+            .field("request_id", &self.request_id)
+            .finish_non_exhaustive()
+    }
+}
+
 /// An answer.
-#[derive(Debug)]
 pub enum Reply {
     /// JSON with a status and, for a resource with a revision, its `ETag`.
     Json {
@@ -68,6 +76,13 @@ pub enum Reply {
     Empty,
     /// A stream or an upgrade.
     Raw(Response),
+}
+
+/// Answers hold secrets too.
+impl std::fmt::Debug for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reply").field("status", &self.status()).finish_non_exhaustive()
+    }
 }
 
 impl Reply {

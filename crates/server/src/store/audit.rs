@@ -47,12 +47,12 @@ pub fn denied(tx: &Tx<'_>, act: &Act<'_>) -> rusqlite::Result<()> {
     let target = act.target.filter(|_| recent < TOLD_APART);
     let folded = tx
         .prepare_cached(
-            "UPDATE audit SET count = count + 1, request_id = ?6
+            "UPDATE audit SET count = count + 1, request_id = ?6, at = ?7
              WHERE number = (SELECT number FROM audit
                WHERE team_id IS ?1 AND actor IS ?2 AND outcome = 'denied' AND at > ?3
                  AND operation = ?4 AND target_id IS ?5 ORDER BY number DESC LIMIT 1)",
         )?
-        .execute(params![team, actor, since, act.operation, target, act.request_id])?;
+        .execute(params![team, actor, since, act.operation, target, act.request_id, tx.now_ms])?;
     if folded == 0 {
         insert(tx, act, target, "denied")?;
     }

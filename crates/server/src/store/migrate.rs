@@ -59,6 +59,7 @@ pub(super) fn open(path: &Path, now_ms: i64) -> Result<Connection, OpenError> {
              PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
+             PRAGMA wal_autocheckpoint = 0;
              PRAGMA journal_size_limit = 67108864;
              PRAGMA cache_size = -32768;",
         )

@@ -9,6 +9,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
 use teamlamp_wire::id::{CredentialId, MachineId, TeamId};
@@ -17,6 +20,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 const BATCH: usize = 256;
+/// How much the write-ahead log grows before it is copied into the database.
+const WAL_STEP: u64 = 4 << 20;
 
 /// What others are woken for after the commit. A wake-up may be lost or doubled without harm: who is
 /// woken reads the tables.
@@ -116,65 +121,120 @@ where
     }
 }
 
-pub(super) async fn run(
-    connection: Connection,
-    run: Run,
-    clock: Clock,
-    hub: Hub,
-    mut waiting: mpsc::Receiver<Box<dyn Job>>,
-    end: CancellationToken,
-) {
-    let mut connection = Some(connection);
+/// What the writer works with.
+pub(super) struct Writer {
+    pub(super) connection: Connection,
+    pub(super) wal: Wal,
+    pub(super) run: Run,
+    pub(super) clock: Clock,
+    pub(super) hub: Hub,
+    pub(super) commits: Arc<AtomicU64>,
+}
+
+/// The write-ahead log: copied into the database between batches, once it has grown enough, so that no
+/// request waits for that and none is unlucky.
+pub(super) struct Wal {
+    path: PathBuf,
+    /// The size at which it is copied next.
+    next: u64,
+}
+
+impl Wal {
+    pub(super) fn of(database: &Path) -> Self {
+        let mut path = database.as_os_str().to_owned();
+        path.push("-wal");
+        Self { path: path.into(), next: WAL_STEP }
+    }
+
+    /// Copies the log where it has grown. A reader that still needs it leaves some of it; then it is
+    /// tried again when it has grown once more.
+    fn tend(&mut self, connection: &Connection) {
+        let size = std::fs::metadata(&self.path).map_or(0, |m| m.len());
+        if size < self.next {
+            return;
+        }
+        let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+        });
+        // Once all of it is copied it is written from its beginning again: its size stays.
+        self.next = match copied {
+            Ok((pages, done)) if pages == done => size.max(WAL_STEP),
+            _ => size + WAL_STEP,
+        };
+    }
+}
+
+/// Leaves one whole file behind.
+fn close(connection: Connection) {
+    if let Err(fault) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
+        tracing::warn!(%fault, "the database was closed without its last copy of the log");
+    }
+}
+
+pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>>, end: CancellationToken) {
+    let Writer { connection, wal, run, clock, hub, commits } = writer;
+    let mut kept = Some((connection, wal));
     loop {
         let mut batch = Vec::new();
         tokio::select! {
             biased;
-            count = waiting.recv_many(&mut batch, BATCH) => if count == 0 { return },
+            count = waiting.recv_many(&mut batch, BATCH) => if count == 0 { break },
             () = end.cancelled() => {
                 // What was sent before the end is still written; nothing new is taken.
                 waiting.close();
-                if waiting.recv_many(&mut batch, BATCH).await == 0 { return }
+                if waiting.recv_many(&mut batch, BATCH).await == 0 { break }
             }
         }
-        let Some(taken) = connection.take() else { return };
+        let Some((connection, mut wal)) = kept.take() else { return };
         let now_ms = clock.now_ms();
-        let done = match run {
-            Run::Inline => Ok(commit(taken, batch, now_ms)),
-            Run::Blocking => tokio::task::spawn_blocking(move || commit(taken, batch, now_ms)).await,
-        };
-        match done {
-            Ok(done) => {
-                connection = Some(done.connection);
+        let answer = {
+            let (hub, commits) = (hub.clone(), commits.clone());
+            move |done: Done| {
+                if done.committed {
+                    commits.fetch_add(1, Ordering::Relaxed);
+                }
+                // Woken before it is answered: who did the change finds its effects begun.
                 hub.wake(done.effects);
                 for (job, result) in done.jobs {
                     job.finish(result);
                 }
             }
+        };
+        let work = move || {
+            answer(commit(&connection, batch, now_ms));
+            wal.tend(&connection);
+            (connection, wal)
+        };
+        let done = match run {
+            Run::Inline => Ok(work()),
+            Run::Blocking => tokio::task::spawn_blocking(work).await,
+        };
+        match done {
+            Ok(done) => kept = Some(done),
             Err(fault) => {
                 tracing::error!(%fault, "the store's writer failed for good");
                 return;
             }
         }
     }
+    if let Some((connection, _)) = kept {
+        close(connection);
+    }
 }
 
 struct Done {
-    connection: Connection,
+    committed: bool,
     effects: Effects,
     jobs: Vec<(Box<dyn Job>, Result<(), ApiError>)>,
 }
 
-fn commit(connection: Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> Done {
+fn commit(connection: &Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> Done {
     let mut effects = Effects::default();
     let mut jobs = Vec::with_capacity(batch.len());
-    let outcome = (|| -> Result<(), ApiError> {
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        Ok(())
-    })();
-    let mut failed = outcome.err();
+    let mut failed = control(connection, "BEGIN IMMEDIATE").err();
     for mut job in batch {
         if failed.is_none() {
-            match one(&connection, job.as_mut(), now_ms) {
+            match one(connection, job.as_mut(), now_ms) {
                 Ok(own) => effects.merge(own),
                 Err(fault) => failed = Some(fault),
             }
@@ -182,7 +242,7 @@ fn commit(connection: Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> D
         jobs.push(job);
     }
     if failed.is_none() {
-        failed = connection.execute_batch("COMMIT").err().map(ApiError::from);
+        failed = control(connection, "COMMIT").err();
     }
     if failed.is_some() {
         effects = Effects::default();
@@ -190,22 +250,30 @@ fn commit(connection: Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> D
             let _ = connection.execute_batch("ROLLBACK");
         }
     }
+    let committed = failed.is_none();
     let result = failed.map_or(Ok(()), Err);
-    Done { connection, effects, jobs: jobs.into_iter().map(|job| (job, result.clone())).collect() }
+    Done { committed, effects, jobs: jobs.into_iter().map(|job| (job, result.clone())).collect() }
+}
+
+/// Runs a statement that only moves the transaction.
+fn control(connection: &Connection, sql: &str) -> Result<(), ApiError> {
+    connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
 }
 
 /// Runs one job in its savepoint; an error here is the whole batch's.
 fn one(connection: &Connection, job: &mut dyn Job, now_ms: Millis) -> Result<Effects, ApiError> {
-    connection.execute_batch("SAVEPOINT change")?;
+    control(connection, "SAVEPOINT change")?;
     let tx = Tx { connection, now_ms, effects: RefCell::default() };
     if job.run(&tx) {
-        connection.execute_batch("RELEASE change")?;
+        control(connection, "RELEASE change")?;
         return Ok(tx.effects.into_inner());
     }
     // A full disk may already have rolled the whole transaction back, savepoints and all.
     if connection.is_autocommit() {
         return Err(ApiError::unavailable("The server could not write: try again.", "the transaction was rolled back"));
     }
-    connection.execute_batch("ROLLBACK TO change; RELEASE change")?;
+    control(connection, "ROLLBACK TO change")?;
+    control(connection, "RELEASE change")?;
     Ok(Effects::default())
 }

@@ -1,0 +1,16 @@
+//! The API over real sockets and real database files: what a client sees of each rule of spec 01.
+
+mod accounts;
+mod audit;
+mod conventions;
+mod credentials;
+mod enrollment;
+mod idempotency;
+mod invitations;
+mod limits;
+mod machines;
+mod members;
+mod security;
+mod start;
+mod store;
+mod world;
