@@ -83,7 +83,7 @@ function feed(): FeedItem[] {
 const changes = [
   { at: at(7, 28, 31), to: "connecting", why: "Teamlamp started." },
   { at: at(7, 28, 33), to: "online", why: "The server answers and the link is held." },
-  { at: at(9, 34, 31), to: "offline", why: "No answer from 127.0.0.1:8720: the connection was refused." },
+  { at: at(9, 36, 5), to: "offline", why: "No answer from 127.0.0.1:8720: the connection was refused." },
 ];
 
 const full = (more: Partial<WindowState> = {}, connection: Partial<ContextStatus> = {}): WindowState =>
@@ -106,8 +106,12 @@ const full = (more: Partial<WindowState> = {}, connection: Partial<ContextStatus
     ...more,
   });
 
-const offline = { state: { state: "offline", why: "No answer from 127.0.0.1:8720: the connection was refused.", since: at(9, 34, 31), next_try_at: NOW + 12_000 } as const, state_since: at(9, 34, 31), linked_at: null, heartbeat_at: at(9, 34, 20), changes };
-const stale = { team: { context: "acme", role: "owner" as const, retention_days: 7, read_at: at(9, 34, 28) } };
+const offline = { state: { state: "offline", why: "No answer from 127.0.0.1:8720: the connection was refused.", since: at(9, 36, 5), next_try_at: NOW + 12_000 } as const, state_since: at(9, 36, 5), linked_at: null, heartbeat_at: at(9, 35, 58), changes };
+/** What was known at 09:36, before the question of `mobile`. */
+const stale = {
+  team: { context: "acme", role: "owner" as const, retention_days: 7, read_at: at(9, 36, 0) },
+  sessions: sessions.map((row) => (row.session.id === "s4" ? drawn("s4", "ben-desk", "mobile", "codex", "working", 7 * MINUTE, "....................wwwwwwww") : row)),
+};
 const unread = { team: { context: "acme", role: null, retention_days: null, read_at: null }, machines: [], sessions: [], feed: [] };
 const fresh = (more: Partial<WindowState> = {}): WindowState =>
   windowState({ status: { ...windowState().status, contexts: [] }, team: null, local_server: null, ...more });

@@ -148,7 +148,8 @@ export const en = {
     trayMissing: "This desktop shows no tray, so there is no lamp. Everything of it is in this window.",
     otherConnector: (pid: number) =>
       `Another process (${pid}) runs the connector of this home. This window reads from it.`,
-    dismiss: "Dismiss this notice",
+    dismiss: "Dismiss",
+    dismissThis: " this notice",
   },
 
   trouble: {
