@@ -90,7 +90,7 @@ fn one(
 fn check(sessions: &[RegisterSession]) -> Result<(), ApiError> {
     if sessions.len() > PUBLISH_MAX {
         let count = sessions.len();
-        return Err(ApiError::invalid(format!("{count} sessions are too many: register at most {PUBLISH_MAX} at once.")));
+        return Err(ApiError::invalid(format!("At most {PUBLISH_MAX} sessions are registered at once: these are {count}.")));
     }
     for (number, item) in sessions.iter().enumerate() {
         let fields = [

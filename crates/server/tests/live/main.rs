@@ -1,0 +1,20 @@
+//! What moves: heartbeats, links, presence, sessions, events and their streams, as a client sees each
+//! rule of specs 02 and 03. Over real sockets, and over pipes with paused time where time matters.
+
+mod authority;
+mod heartbeat;
+mod history;
+mod kit;
+mod link;
+mod long_poll;
+mod notes;
+mod presence;
+mod publish;
+mod restart;
+mod sessions;
+mod slow;
+mod stream;
+mod upkeep;
+#[path = "../api/world.rs"]
+#[expect(dead_code, reason = "it serves the tests of the API too")]
+mod world;
