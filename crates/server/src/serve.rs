@@ -121,7 +121,11 @@ where
             let app = app.clone();
             async move {
                 let response = dispatch::answer(app, peer, request).await;
-                Ok::<_, Infallible>(response.map(|body| Held { body, _busy: busy }))
+                if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
+                    busy.for_good();
+                    return Ok::<_, Infallible>(response.map(|body| Held { body, _busy: None }));
+                }
+                Ok(response.map(|body| Held { body, _busy: Some(busy) }))
             }
         }
     });
@@ -153,7 +157,7 @@ where
 /// A response's body that marks its connection busy until it is sent or dropped.
 struct Held {
     body: Body,
-    _busy: pace::Busy,
+    _busy: Option<pace::Busy>,
 }
 
 impl http_body::Body for Held {

@@ -30,18 +30,27 @@ pub(super) struct Pace(Arc<AtomicBool>);
 
 /// A request under way; dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Busy(Arc<AtomicBool>);
+pub(super) struct Busy(Option<Arc<AtomicBool>>);
 
 impl Pace {
     pub(super) fn begin(&self) -> Busy {
         self.0.store(true, Ordering::Release);
-        Busy(self.0.clone())
+        Busy(Some(self.0.clone()))
+    }
+}
+
+impl Busy {
+    /// No head comes over this connection any more: it speaks another protocol from here on.
+    pub(super) fn for_good(mut self) {
+        self.0 = None;
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        if let Some(busy) = &self.0 {
+            busy.store(false, Ordering::Release);
+        }
     }
 }
 
@@ -84,7 +93,11 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Paced<IO> {
 }
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(context, bytes)
     }
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -33,7 +33,8 @@ async fn a_first_heartbeat_is_answered_with_the_machine_and_what_is_unbound() {
     assert!(data["last_seen_at"].as_i64().unwrap() >= before);
     assert_eq!(data["revision"], machine.enrolled.revision + 1);
     assert_eq!(data["watched"], json!([]));
-    let unbound = json!([{ "id": "b-1", "harness": "codex", "native_session_id": "native-1", "reason": "no_session" }]);
+    let unbound =
+        json!([{ "id": "b-1", "harness": "codex", "native_session_id": "native-1", "reason": "no_session" }]);
     assert_eq!(data["unbound_bindings"], unbound);
     let roots = live.get(&format!("machines/{}/roots", machine.id())).await;
     assert_eq!(roots.items()[0]["name"], "acme");
@@ -68,7 +69,8 @@ async fn each_refusal_says_which_and_applies_nothing() {
     live.beat(&mut machine, &bindings, Some(&[activity("n", "working", 5)])).await;
     let other = live.machine("two").await;
     let before = state(&live, &machine).await;
-    let fine = machine.report(&[machine.binding("b", "n"), machine.binding("c", "m")], Some(&[activity("n", "idle", 6)]));
+    let fine = machine
+        .report(&[machine.binding("b", "n"), machine.binding("c", "m")], Some(&[activity("n", "idle", 6)]));
     let with = |pointer: &str, value: Value| {
         let mut body = fine.clone();
         match body.pointer_mut(pointer) {
@@ -175,7 +177,10 @@ async fn a_replaced_run_is_refused_and_its_return_told_once_to_custodian_and_adm
     assert_eq!(machine.data(), &before[0]);
     let told = live.told("machine.cloned").await;
     assert_eq!(told.len(), 1);
-    assert_eq!((&told[0]["resource"]["id"], &told[0]["data"]), (&json!(old.id()), &json!({ "name": "clone" })));
+    assert_eq!(
+        (&told[0]["resource"]["id"], &told[0]["data"]),
+        (&json!(old.id()), &json!({ "name": "clone" }))
+    );
     let bystander = live.join("member", "Bob").await;
     for (token, sees) in [(&member.token, 1), (&bystander.token, 0)] {
         let answer = live.get_by(token, "events/history?kinds=machine.cloned").await;
@@ -204,7 +209,8 @@ async fn the_last_sixteen_runs_are_remembered() {
 async fn bindings_and_roots_are_a_snapshot_and_the_last_of_a_repeated_id_counts() {
     let live = Live::real().await;
     let mut machine = live.machine("one").await;
-    let repeated = [machine.binding("b", "first"), machine.binding("b", "second"), machine.binding("c", "third")];
+    let repeated =
+        [machine.binding("b", "first"), machine.binding("b", "second"), machine.binding("c", "third")];
     let data = live.beat(&mut machine, &repeated, None).await;
     let natives = |data: &Value| -> Vec<String> {
         let unbound = data["unbound_bindings"].as_array().cloned().unwrap_or_default();
@@ -226,7 +232,8 @@ async fn an_unchanged_heartbeat_writes_two_rows_whatever_its_size() {
     let live = Live::real().await;
     let mut machine = live.machine("one").await;
     live.register(&machine, &["n-0", "n-1", "n-2"]).await;
-    let bindings: Vec<Value> = (0..2000).map(|i| machine.binding(&format!("b-{i}"), &format!("n-{i}"))).collect();
+    let bindings: Vec<Value> =
+        (0..2000).map(|i| machine.binding(&format!("b-{i}"), &format!("n-{i}"))).collect();
     let doing: Vec<Value> = (0..2000).map(|i| activity(&format!("n-{i}"), "working", 5)).collect();
     live.beat(&mut machine, &bindings, Some(&doing)).await;
     let mut counts = Vec::new();

@@ -287,7 +287,13 @@ impl Live {
 pub(crate) trait Pipe: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Pipe for T {}
 
-async fn request(world: &World, method: &str, path: &str, token: Option<&str>, body: Option<&Value>) -> Answer {
+async fn request(
+    world: &World,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    body: Option<&Value>,
+) -> Answer {
     let mut ask = world.ask(method, path);
     if let Some(token) = token {
         ask = ask.by(token);

@@ -57,8 +57,14 @@ async fn who_may_publish_what() {
         (&machine.enrolled.token, custom),
         (&live.owner.token, own.clone()),
         (&live.owner.token, json!([{ "kind": "custom.bot.x" }])),
-        (&live.owner.token, json!([{ "kind": "team.renamed", "resource": { "kind": "team", "id": live.team } }])),
-        (&machine.enrolled.token, json!([{ "kind": "machine.cloned", "resource": { "kind": "machine", "id": machine.id() } }])),
+        (
+            &live.owner.token,
+            json!([{ "kind": "team.renamed", "resource": { "kind": "team", "id": live.team } }]),
+        ),
+        (
+            &machine.enrolled.token,
+            json!([{ "kind": "machine.cloned", "resource": { "kind": "machine", "id": machine.id() } }]),
+        ),
     ];
     for (token, events) in refused {
         publish(&live, token, events).await.refused(403, "forbidden");
@@ -67,7 +73,9 @@ async fn who_may_publish_what() {
     publish(&live, other.token(), own.clone()).await.refused(403, "forbidden");
     publish(&live, machine.token(), json!([turn("sess_none", "idle", 9)])).await.refused(404, "not_found");
     let elsewhere = "/v1/teams/team_other/events";
-    live.ask("POST", elsewhere, &live.owner.token, Some(&json!({ "events": own }))).await.refused(404, "not_found");
+    live.ask("POST", elsewhere, &live.owner.token, Some(&json!({ "events": own })))
+        .await
+        .refused(404, "not_found");
     assert_eq!(publish(&live, machine.token(), own).await.status, 201);
 }
 
@@ -85,10 +93,16 @@ async fn each_refusal_says_which_and_nothing_is_kept() {
         (json!([fine, { "kind": "custom.cli.x", "id": "42" }]), "evt_"),
         (json!([fine, { "kind": "custom.cli.x", "resource": { "kind": "machine", "id": "m" } }]), "machine"),
         (json!([fine, { "kind": "custom.cli.x", "resource": { "kind": "d", "id": "a\u{7}b" } }]), "control"),
-        (json!([fine, { "kind": "custom.cli.x", "resource": { "kind": "d", "id": "i".repeat(257) } }]), "256"),
+        (
+            json!([fine, { "kind": "custom.cli.x", "resource": { "kind": "d", "id": "i".repeat(257) } }]),
+            "256",
+        ),
         (json!([fine, { "kind": "session.turn", "resource": { "kind": "team", "id": "t" } }]), "session"),
         (json!([fine, { "kind": "session.turn", "resource": session, "data": { "to": 7 } }]), "data.to"),
-        (json!([fine, { "kind": "session.turn", "resource": session, "data": { "prompt": "x" } }]), "data.prompt"),
+        (
+            json!([fine, { "kind": "session.turn", "resource": session, "data": { "prompt": "x" } }]),
+            "data.prompt",
+        ),
         (json!([fine, { "kind": "custom.cli.x", "colour": 1 }]), "colour"),
         (json!([fine, { "kind": "custom.cli.x", "data": [1] }]), "does not fit"),
     ];
@@ -97,7 +111,9 @@ async fn each_refusal_says_which_and_nothing_is_kept() {
         assert!(answer.refused(400, "invalid_request").contains(says), "{says}: {}", answer.text);
     }
     // Refused in the transaction: what came before it in the request is gone with it.
-    publish(&live, &live.owner.token, json!([fine, { "kind": "custom.bot.x" }])).await.refused(403, "forbidden");
+    publish(&live, &live.owner.token, json!([fine, { "kind": "custom.bot.x" }]))
+        .await
+        .refused(403, "forbidden");
     assert_eq!(live.told("custom.cli.*").await, Vec::<Value>::new());
     let mut large = vec![fine; 100];
     large[0]["data"] = json!({ "t": "x".repeat(2 << 20) });
@@ -160,7 +176,10 @@ async fn a_turn_is_told_once_whether_by_heartbeat_or_publication() {
     live.beat(&mut machine, &bindings, Some(&[activity("n", "waiting_input", 300)])).await;
     let late = publish(&live, machine.token(), json!([turn(&session, "waiting_input", 300)])).await;
     let told = live.told("session.turn").await;
-    let turns: Vec<_> = told.iter().map(|e| (e["data"]["from"].as_str().unwrap(), e["data"]["to"].as_str().unwrap())).collect();
+    let turns: Vec<_> = told
+        .iter()
+        .map(|e| (e["data"]["from"].as_str().unwrap(), e["data"]["to"].as_str().unwrap()))
+        .collect();
     assert_eq!(turns, [("working", "idle"), ("idle", "waiting_input")]);
     assert_eq!(late.data()["events"][0]["id"], told[1]["id"], "the event that told it is the answer");
     assert_eq!(told[0]["data"]["root"], "acme");
@@ -198,7 +217,8 @@ async fn an_outbox_tells_of_a_session_that_came_and_went_offline() {
     ]);
     assert_eq!(publish(&live, machine.token(), events).await.status, 201);
     let told = live.told("session.started,session.turn,session.ended").await;
-    let kinds: Vec<_> = told.iter().map(|e| (e["kind"].as_str().unwrap(), e["at"].as_i64().unwrap() - now)).collect();
+    let kinds: Vec<_> =
+        told.iter().map(|e| (e["kind"].as_str().unwrap(), e["at"].as_i64().unwrap() - now)).collect();
     assert_eq!(kinds, [("session.started", -900), ("session.turn", -500), ("session.ended", -400)]);
     assert_eq!(told[0]["data"].get("title"), None, "no rule shares titles");
     assert_eq!(told[2]["data"]["reason"], "ended");

@@ -67,7 +67,10 @@ async fn a_restart_does_not_say_that_everybody_left() {
         live.beat(machine, &[], None).await;
     }
     let mut links = (live.link(&stays).await, live.link(&leaves).await);
-    assert_eq!((live.connection(&stays).await, live.connection(&leaves).await), ("online".into(), "online".into()));
+    assert_eq!(
+        (live.connection(&stays).await, live.connection(&leaves).await),
+        ("online".into(), "online".into())
+    );
     tokio::join!(links.0.live_for(30_000), links.1.live_for(30_000));
     let began = live.clock().now_ms();
     let live = live.restart().await;
@@ -80,7 +83,10 @@ async fn a_restart_does_not_say_that_everybody_left() {
     live.beat(&mut stays, &[], None).await;
     let _link = live.link(&stays).await;
     live.pass(1_100).await;
-    assert_eq!((live.connection(&stays).await, live.connection(&leaves).await), ("online".into(), "offline".into()));
+    assert_eq!(
+        (live.connection(&stays).await, live.connection(&leaves).await),
+        ("online".into(), "offline".into())
+    );
     let told = live.told("machine.online,machine.unlinked,machine.offline").await;
     assert_eq!(told.len(), before + 1, "who dialled back in time was never away");
     let last = told.last().unwrap();

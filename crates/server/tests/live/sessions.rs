@@ -47,7 +47,10 @@ async fn registering_finds_what_a_heartbeat_told_before() {
     assert_eq!(brief(&live.told(TURNS).await), ["started waiting_input"]);
     let session = live.get(&format!("sessions/{}", ids[0])).await;
     let data = session.data();
-    assert_eq!((&data["turn"], &data["turn_since"], &data["confirmed"]), (&json!("waiting_input"), &json!(7), &json!(true)));
+    assert_eq!(
+        (&data["turn"], &data["turn_since"], &data["confirmed"]),
+        (&json!("waiting_input"), &json!(7), &json!(true))
+    );
     assert_eq!((&data["live"], &data["root"]), (&json!(true), &json!("acme")));
     let data = live.beat(&mut machine, &bindings, None).await;
     assert_eq!(data.get("unbound_bindings"), None);
@@ -70,8 +73,13 @@ async fn only_another_turn_is_an_event_and_an_end_says_why() {
     live.beat(&mut machine, &[n], None).await;
     let told = live.told(TURNS).await;
     let first: Vec<String> = brief(&told).into_iter().skip(2).collect();
-    let expected =
-        ["working to waiting_approval", "waiting_approval to ended", "ended ended", "ended reporter_left", "started ended"];
+    let expected = [
+        "working to waiting_approval",
+        "waiting_approval to ended",
+        "ended ended",
+        "ended reporter_left",
+        "started ended",
+    ];
     assert_eq!(first, expected);
     let mut starts: Vec<String> = brief(&told)[..2].to_vec();
     starts.sort();
@@ -113,18 +121,24 @@ async fn registering_makes_or_updates_and_drops_the_title() {
         let (live, machine) = (&live, &machine);
         async move { live.post_by(machine.token(), "sessions", &json!({ "sessions": [body] })).await }
     };
-    let first = register(json!({ "harness": "codex", "native_id": "n", "title": "secret plan", "root_id": "later" })).await;
+    let first =
+        register(json!({ "harness": "codex", "native_id": "n", "title": "secret plan", "root_id": "later" }))
+            .await;
     let made = first.data()["sessions"][0].clone();
     assert_eq!((first.status, &made["revision"]), (200, &json!(1)));
     let again = register(json!({ "harness": "codex", "native_id": "n", "root_id": "later" })).await;
     assert_eq!(again.data()["sessions"][0], made, "nothing changed, so its revision did not");
-    let changed = register(json!({ "harness": "codex", "native_id": "n", "model": "m-1", "started_at": 5 })).await;
+    let changed =
+        register(json!({ "harness": "codex", "native_id": "n", "model": "m-1", "started_at": 5 })).await;
     assert_eq!(changed.data()["sessions"][0]["revision"], 2);
     assert_eq!(changed.data()["sessions"][0]["id"], made["id"]);
     let session = live.get(&format!("sessions/{}", made["id"].as_str().unwrap())).await;
     let data = session.data();
     assert_eq!(session.header("etag"), "\"2\"");
-    assert_eq!((&data["title"], &data["model"], &data["started_at"]), (&Value::Null, &json!("m-1"), &json!(5)));
+    assert_eq!(
+        (&data["title"], &data["model"], &data["started_at"]),
+        (&Value::Null, &json!("m-1"), &json!(5))
+    );
     assert_eq!(data["root"], Value::Null, "no heartbeat told that root yet");
     let mut machine = machine.clone();
     let mut body = machine.report(&[], None);
@@ -158,7 +172,8 @@ async fn registering_is_the_machines_alone_and_bounded() {
         assert!(answer.refused(400, "invalid_request").contains(says), "{says}: {}", answer.text);
     }
     assert_eq!(live.get("sessions").await.items().len(), 0, "nothing of a refused request is kept");
-    let hundred: Vec<Value> = (0..100).map(|i| json!({ "harness": "codex", "native_id": format!("n-{i}") })).collect();
+    let hundred: Vec<Value> =
+        (0..100).map(|i| json!({ "harness": "codex", "native_id": format!("n-{i}") })).collect();
     let answer = live.post_by(machine.token(), "sessions", &json!({ "sessions": hundred })).await;
     assert_eq!(answer.data()["sessions"].as_array().unwrap().len(), 100);
 }

@@ -42,9 +42,19 @@ async fn a_snapshot_has_each_resources_current_event_in_order_then_replay_then_l
     live.publish("a", json!({})).await;
     let mut stream = live.stream("events").await;
     let frames = stream.settled().await;
-    let items: Vec<_> = frames.iter().filter(|f| f.kind() == "snapshot_item").map(|f| f.event()["kind"].as_str().unwrap()).collect();
-    let expected =
-        ["custom.cli.a", "custom.cli.z", "machine.unlinked", "member.joined", "team.created", "session.started"];
+    let items: Vec<_> = frames
+        .iter()
+        .filter(|f| f.kind() == "snapshot_item")
+        .map(|f| f.event()["kind"].as_str().unwrap())
+        .collect();
+    let expected = [
+        "custom.cli.a",
+        "custom.cli.z",
+        "machine.unlinked",
+        "member.joined",
+        "team.created",
+        "session.started",
+    ];
     assert_eq!(items, expected, "by source (none first), resource kind, resource id");
     assert_eq!(frames[0].kind(), "snapshot_begin");
     assert_eq!(kinds(&frames[7..]), ["snapshot_end", "checkpoint"]);
@@ -123,7 +133,9 @@ async fn a_long_replay_comes_in_order_and_ends_with_a_checkpoint() {
     let member = live.join("member", "Mia").await;
     for (token, round) in [(&live.owner.token, 0), (&member.token, 1)] {
         for part in 0..3 {
-            let events: Vec<_> = (0..100).map(|i| json!({ "kind": "custom.cli.n", "data": { "n": round * 300 + part * 100 + i } })).collect();
+            let events: Vec<_> = (0..100)
+                .map(|i| json!({ "kind": "custom.cli.n", "data": { "n": round * 300 + part * 100 + i } }))
+                .collect();
             assert_eq!(live.post_by(token, "events", &json!({ "events": events })).await.status, 201);
         }
     }
@@ -143,8 +155,16 @@ async fn filters_choose_events_and_resources() {
     live.publish("x", json!({})).await;
     let mut stream = live.stream("events?kinds=machine.online,custom.cli.w*,machine.online").await;
     let frames = stream.settled().await;
-    let items: Vec<_> = frames.iter().filter(|f| f.kind() == "snapshot_item").map(|f| f.event()["kind"].as_str().unwrap()).collect();
-    assert_eq!(items, ["machine.unlinked"], "a machine's current event of whatever kind; custom kinds by theirs");
+    let items: Vec<_> = frames
+        .iter()
+        .filter(|f| f.kind() == "snapshot_item")
+        .map(|f| f.event()["kind"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        items,
+        ["machine.unlinked"],
+        "a machine's current event of whatever kind; custom kinds by theirs"
+    );
     live.publish("x", json!({})).await;
     live.publish("wanted", json!({})).await;
     let next = stream.until("event").await;
@@ -207,7 +227,8 @@ async fn what_can_not_be_asked_is_refused_before_a_stream_begins() {
     let same = format!("events?kinds=session.ended,session.turn,session.ended&after={cursor}");
     let mut stream = live.stream(&same).await;
     assert_eq!(stream.next().await.kind(), "checkpoint", "the order and repetition of kinds don't matter");
-    let forged = format!("{}{}", &cursor[..cursor.len() - 4], if cursor.ends_with("AAAA") { "BBBB" } else { "AAAA" });
+    let forged =
+        format!("{}{}", &cursor[..cursor.len() - 4], if cursor.ends_with("AAAA") { "BBBB" } else { "AAAA" });
     for (query, says) in [
         ("kinds=nonsense".to_owned(), "nonsense"),
         ("kinds=".to_owned(), "kind"),
@@ -250,7 +271,9 @@ async fn streams_end_cleanly_when_the_server_does() {
     let mut presence = live.stream("machines/events").await;
     presence.until("snapshot_end").await;
     let begun = live.clock().monotonic();
-    let (_, ends) = tokio::join!(live.world.server.shutdown(), async { (stream.try_next().await, presence.try_next().await) });
+    let (_, ends) = tokio::join!(live.world.server.shutdown(), async {
+        (stream.try_next().await, presence.try_next().await)
+    });
     assert_eq!(ends, (None, None), "no terminal frame: clients resume");
     assert!(begun.elapsed() < Duration::from_secs(5), "it never waits for an idle stream");
 }
