@@ -112,7 +112,7 @@ export async function fits(page: Page): Promise<void> {
   const wide = await page.evaluate(() => {
     const limit = document.documentElement.clientWidth;
     return [...document.querySelectorAll("main *, .side *, .foot *")]
-      .filter((element) => element.getBoundingClientRect().right > limit + 1 && !element.closest(".chips, .unseen, select"))
+      .filter((element) => element.getBoundingClientRect().right > limit + 1 && !element.closest(".chips, .unseen, select, .says *, .cut *"))
       .map((element) => `${element.tagName}.${element.getAttribute("class") ?? ""}`);
   });
   expect(wide).toEqual([]);
