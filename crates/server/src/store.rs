@@ -26,7 +26,7 @@ use crate::error::ApiError;
 use crate::hub::Hub;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use teamlamp_clock::{Clock, Tasks};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -49,7 +49,7 @@ pub struct Store {
     run: Run,
     path: PathBuf,
     writes: mpsc::Sender<Box<dyn writer::Job>>,
-    commits: Arc<AtomicU64>,
+    written: Arc<writer::Written>,
     readers: Arc<Mutex<Vec<Connection>>>,
     places: Arc<Semaphore>,
 }
@@ -62,15 +62,21 @@ impl Store {
     pub fn open(path: &Path, run: Run, clock: Clock, hub: Hub, tasks: &Tasks) -> Result<Self, OpenError> {
         let connection = migrate::open(path, clock.now_ms())?;
         let (writes, waiting) = mpsc::channel(WAITING_WRITES);
-        let commits = Arc::new(AtomicU64::new(0));
-        let writer =
-            writer::Writer { connection, wal: writer::Wal::of(path), run, clock, hub, commits: commits.clone() };
+        let written = Arc::new(writer::Written::default());
+        let writer = writer::Writer {
+            connection,
+            wal: writer::Wal::of(path),
+            run,
+            clock,
+            hub,
+            written: written.clone(),
+        };
         tasks.spawn_to_end("store writer", writer::run(writer, waiting, tasks.token().clone()));
         Ok(Self {
             run,
             path: path.to_owned(),
             writes,
-            commits,
+            written,
             readers: Arc::default(),
             places: Arc::new(Semaphore::new(READERS)),
         })
@@ -123,7 +129,12 @@ impl Store {
     /// How many transactions were committed: fewer than changes, since those that wait are committed
     /// together.
     pub fn commits(&self) -> u64 {
-        self.commits.load(Ordering::Relaxed)
+        self.written.commits.load(Ordering::Relaxed)
+    }
+
+    /// How many rows were inserted, changed or deleted since the start: what a benchmark counts.
+    pub fn rows_written(&self) -> u64 {
+        self.written.rows.load(Ordering::Relaxed)
     }
 
     /// The database's file.
@@ -135,7 +146,8 @@ impl Store {
 fn open_reader(path: &Path) -> Result<Connection, ApiError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.execute_batch("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cache_size = -8192;")?;
+    connection
+        .execute_batch("PRAGMA busy_timeout = 5000; PRAGMA query_only = ON; PRAGMA cache_size = -8192;")?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }

@@ -121,6 +121,13 @@ where
     }
 }
 
+/// What the writer did since its start.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) commits: AtomicU64,
+    pub(super) rows: AtomicU64,
+}
+
 /// What the writer works with.
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -128,7 +135,7 @@ pub(super) struct Writer {
     pub(super) run: Run,
     pub(super) clock: Clock,
     pub(super) hub: Hub,
-    pub(super) commits: Arc<AtomicU64>,
+    pub(super) written: Arc<Written>,
 }
 
 /// The write-ahead log: copied into the database between batches, once it has grown enough, so that no
@@ -172,7 +179,7 @@ fn close(connection: Connection) {
 }
 
 pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>>, end: CancellationToken) {
-    let Writer { connection, wal, run, clock, hub, commits } = writer;
+    let Writer { connection, wal, run, clock, hub, written } = writer;
     let mut kept = Some((connection, wal));
     loop {
         let mut batch = Vec::new();
@@ -188,10 +195,11 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
         let Some((connection, mut wal)) = kept.take() else { return };
         let now_ms = clock.now_ms();
         let answer = {
-            let (hub, commits) = (hub.clone(), commits.clone());
+            let (hub, written) = (hub.clone(), written.clone());
             move |done: Done| {
                 if done.committed {
-                    commits.fetch_add(1, Ordering::Relaxed);
+                    written.commits.fetch_add(1, Ordering::Relaxed);
+                    written.rows.fetch_add(done.rows, Ordering::Relaxed);
                 }
                 // Woken before it is answered: who did the change finds its effects begun.
                 hub.wake(done.effects);
@@ -224,12 +232,14 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
 
 struct Done {
     committed: bool,
+    rows: u64,
     effects: Effects,
     jobs: Vec<(Box<dyn Job>, Result<(), ApiError>)>,
 }
 
 fn commit(connection: &Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> Done {
     let mut effects = Effects::default();
+    let rows_before = connection.total_changes();
     let mut jobs = Vec::with_capacity(batch.len());
     let mut failed = control(connection, "BEGIN IMMEDIATE").err();
     for mut job in batch {
@@ -252,7 +262,8 @@ fn commit(connection: &Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> 
     }
     let committed = failed.is_none();
     let result = failed.map_or(Ok(()), Err);
-    Done { committed, effects, jobs: jobs.into_iter().map(|job| (job, result.clone())).collect() }
+    let rows = connection.total_changes() - rows_before;
+    Done { committed, rows, effects, jobs: jobs.into_iter().map(|job| (job, result.clone())).collect() }
 }
 
 /// Runs a statement that only moves the transaction.
@@ -271,7 +282,10 @@ fn one(connection: &Connection, job: &mut dyn Job, now_ms: Millis) -> Result<Eff
     }
     // A full disk may already have rolled the whole transaction back, savepoints and all.
     if connection.is_autocommit() {
-        return Err(ApiError::unavailable("The server could not write: try again.", "the transaction was rolled back"));
+        return Err(ApiError::unavailable(
+            "The server could not write: try again.",
+            "the transaction was rolled back",
+        ));
     }
     control(connection, "ROLLBACK TO change")?;
     control(connection, "RELEASE change")?;
