@@ -14,7 +14,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 
 /// 413; the connection closes, since what is left of the body is not worth reading.
 pub(crate) fn too_large(limit: usize) -> ApiError {
-    let limit = if limit % (1 << 20) == 0 { format!("{} MiB", limit >> 20) } else { format!("{limit} bytes") };
+    let limit =
+        if limit % (1 << 20) == 0 { format!("{} MiB", limit >> 20) } else { format!("{limit} bytes") };
     ApiError::new(ErrorCode::TooLarge, format!("The body is too large: at most {limit} are read here."))
 }
 

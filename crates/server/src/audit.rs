@@ -59,12 +59,7 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 
 /// All of it, a page at a time, so that nothing is held for a slow reader; authority is looked at again
 /// with each page.
-fn lines(
-    app: App,
-    caller: crate::access::Caller,
-    team: TeamId,
-    first: Vec<(i64, AuditRow)>,
-) -> Response {
+fn lines(app: App, caller: crate::access::Caller, team: TeamId, first: Vec<(i64, AuditRow)>) -> Response {
     let pages = stream::unfold(Some((app, caller, team, Some(first), None)), |state| async move {
         let (app, caller, team, ready, before) = state?;
         let rows = match ready {

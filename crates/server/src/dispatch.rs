@@ -137,8 +137,7 @@ async fn checked(
         return Err(ApiError::unauthenticated());
     }
     let query = query(&parts, route)?;
-    let idempotency_key =
-        if parts.method == Method::GET { None } else { idempotency::key(&parts.headers)? };
+    let idempotency_key = if parts.method == Method::GET { None } else { idempotency::key(&parts.headers)? };
     let has_body = !body.is_end_stream();
     if has_body && route.takes.is_some() && !is_json(&parts) {
         return Err(answer::unsupported_media_type());
@@ -251,10 +250,13 @@ mod tests {
     #[test]
     fn only_json_in_utf8_is_json() {
         let json = |value: &str| is_json(&parts("content-type", value));
-        for good in ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\""] {
+        for good in
+            ["application/json", "Application/JSON; charset=UTF-8", "application/json;charset=\"utf-8\""]
+        {
             assert!(json(good), "{good}");
         }
-        for bad in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", ""] {
+        for bad in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin1", ""]
+        {
             assert!(!json(bad), "{bad}");
         }
     }

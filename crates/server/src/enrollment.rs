@@ -67,8 +67,7 @@ pub async fn enroll(call: Call) -> Result<Reply, ApiError> {
             let (team, name_fold) = (call.team(), fold(&name));
             let by_key = machines::by_key(tx, &team, &caller.principal_id, &key_hash)?;
             let by_name = machines::by_name(tx, &team, &name_fold)?;
-            let which =
-                which(by_key, by_name, &caller).ok_or_else(|| ApiError::conflict(NAME_TAKEN))?;
+            let which = which(by_key, by_name, &caller).ok_or_else(|| ApiError::conflict(NAME_TAKEN))?;
             let new = Enrolling {
                 team: &team,
                 name: &name,

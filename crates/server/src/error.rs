@@ -36,7 +36,10 @@ impl ApiError {
     }
     /// 401: missing, malformed, unknown, revoked and expired credentials are all alike.
     pub fn unauthenticated() -> Self {
-        Self::new(ErrorCode::AuthenticationRequired, "The credential is missing or no longer valid: sign in again.")
+        Self::new(
+            ErrorCode::AuthenticationRequired,
+            "The credential is missing or no longer valid: sign in again.",
+        )
     }
     /// 403.
     pub fn forbidden(message: impl Into<String>) -> Self {
@@ -98,18 +101,20 @@ impl From<rusqlite::Error> for ApiError {
     fn from(error: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode as Sqlite;
         match error.sqlite_error_code() {
-            Some(Sqlite::DiskFull) => {
-                Self::unavailable("The server's disk is full: its owner must make room. Reading goes on.", error)
-            }
+            Some(Sqlite::DiskFull) => Self::unavailable(
+                "The server's disk is full: its owner must make room. Reading goes on.",
+                error,
+            ),
             Some(Sqlite::ReadOnly) => {
                 Self::unavailable("The server's database is read-only: its owner must mend that.", error)
             }
             Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => {
                 Self::unavailable("The server's database is locked by another program: try again.", error)
             }
-            Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) => {
-                Self::unavailable("The server can't reach its database: its owner must look at the disk.", error)
-            }
+            Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) => Self::unavailable(
+                "The server can't reach its database: its owner must look at the disk.",
+                error,
+            ),
             _ => Self::internal(error),
         }
     }

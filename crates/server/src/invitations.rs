@@ -163,7 +163,12 @@ pub async fn revoke(call: Call) -> Result<Reply, ApiError> {
 
 /// An invitation that may be used now.
 fn open(kept: Option<Kept>, now: i64) -> Result<Kept, ApiError> {
-    let unknown = || ApiError::new(ErrorCode::NotFound, "No invitation has this code: copy it once more, or ask for a new one.");
+    let unknown = || {
+        ApiError::new(
+            ErrorCode::NotFound,
+            "No invitation has this code: copy it once more, or ask for a new one.",
+        )
+    };
     let kept = kept.ok_or_else(unknown)?;
     match kept.standing(now) {
         invitations::Standing::Open => Ok(kept),
@@ -177,7 +182,9 @@ fn open(kept: Option<Kept>, now: i64) -> Result<Kept, ApiError> {
 /// The code that a person typed.
 fn typed(code: &str) -> Result<Code, ApiError> {
     Code::parse(code).ok_or_else(|| {
-        ApiError::invalid("That can't be a code: it has ten letters and digits without U, such as 7K3QF-9XW2M.")
+        ApiError::invalid(
+            "That can't be a code: it has ten letters and digits without U, such as 7K3QF-9XW2M.",
+        )
     })
 }
 
@@ -211,7 +218,8 @@ pub async fn preview(call: Call) -> Result<Reply, ApiError> {
 fn look(db: &Connection, mac: &[u8; 32], server: ServerRef, now: i64) -> Result<InvitationPreview, ApiError> {
     let kept = open(invitations::by_code(db, mac)?, now)?;
     let team = kept.team.as_ref().map(|id| teams::reference(db, id)).transpose()?.flatten();
-    let inviter = kept.invitation.created_by.as_ref().map(|id| members::principal(db, id)).transpose()?.flatten();
+    let inviter =
+        kept.invitation.created_by.as_ref().map(|id| members::principal(db, id)).transpose()?.flatten();
     Ok(InvitationPreview {
         team,
         server,

@@ -59,7 +59,9 @@ fn governed(tx: &Tx<'_>, call: &Call) -> Result<Machine, ApiError> {
     let caller = call.caller()?;
     let (standing, machine) = visible(tx, caller, &call.team(), &call.machine())?;
     if caller.kind != CredentialKind::User {
-        return Err(ApiError::forbidden("This needs a person's own credential, not a machine's or an app's."));
+        return Err(ApiError::forbidden(
+            "This needs a person's own credential, not a machine's or an app's.",
+        ));
     }
     if !is_custodian_or_admin(caller, &standing, &machine) {
         return Err(ApiError::forbidden(
@@ -79,8 +81,7 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
     let machines = call.read(move |db| {
         let standing = guard::member(db, &caller, &team)?;
         let all = standing.role.is_admin();
-        let rows =
-            machines::page(db, &team, &caller.principal_id, all, asked.after_pair(), asked.limit + 1)?;
+        let rows = machines::page(db, &team, &caller.principal_id, all, asked.after_pair(), asked.limit + 1)?;
         Ok(rows.into_iter().filter_map(|m| shown(&caller, &standing, m)).collect::<Vec<_>>())
     });
     let machines = machines.await?;

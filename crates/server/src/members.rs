@@ -13,7 +13,14 @@ use teamlamp_wire::account::{ChangeMember, Member, Membership, Role};
 use teamlamp_wire::event::Actor;
 use teamlamp_wire::id::{PrincipalId, TeamId};
 
-fn event(tx: &Tx<'_>, app: &App, team: &TeamId, kind: &str, member: &Member, actor: &Actor) -> Result<(), ApiError> {
+fn event(
+    tx: &Tx<'_>,
+    app: &App,
+    team: &TeamId,
+    kind: &str,
+    member: &Member,
+    actor: &Actor,
+) -> Result<(), ApiError> {
     let data =
         json!({ "name": member.principal.name, "role": member.role.as_str(), "active": member.active });
     let id = member.principal.id.as_str();
@@ -63,7 +70,8 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 /// # Errors
 /// 404.
 pub async fn read(call: Call) -> Result<Reply, ApiError> {
-    let (caller, team, who) = (call.caller()?.clone(), call.team(), PrincipalId::from(call.param("principal")));
+    let (caller, team, who) =
+        (call.caller()?.clone(), call.team(), PrincipalId::from(call.param("principal")));
     let member = call.read(move |db| {
         guard::member(db, &caller, &team)?;
         members::find(db, &team, &who)?.ok_or_else(|| ApiError::not_found("member"))
@@ -99,7 +107,13 @@ fn keep_an_owner(
 
 /// What a member held in the team ends: machines, their credentials, and a person's own credential where
 /// this was the last team. Streams and links end after the commit.
-fn end_access(tx: &Tx<'_>, app: &App, team: &TeamId, who: &PrincipalId, actor: &Actor) -> Result<(), ApiError> {
+fn end_access(
+    tx: &Tx<'_>,
+    app: &App,
+    team: &TeamId,
+    who: &PrincipalId,
+    actor: &Actor,
+) -> Result<(), ApiError> {
     machines::revoke_all_of(tx, app, team, who, actor)?;
     credentials::revoke_of_principal(tx, who, Some(team))?;
     if !members::is_anywhere(tx, who)? {

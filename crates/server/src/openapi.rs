@@ -78,9 +78,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) ->
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
-    let text = |name: &str, place: &str, required: bool| {
-        json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } })
-    };
+    let text = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } });
     let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = in_path.map(|name| text(name, "path", true)).collect();
     parameters.extend(route.query.iter().map(|name| text(name, "query", false)));

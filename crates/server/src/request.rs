@@ -157,7 +157,9 @@ impl Call {
         bare.filter(|v| v.bytes().all(|b| b.is_ascii_digit()) && values.next().is_none())
             .and_then(|v| v.parse().ok())
             .ok_or_else(|| {
-                ApiError::invalid("Say in If-Match which one revision of it you saw, such as `If-Match: \"7\"`.")
+                ApiError::invalid(
+                    "Say in If-Match which one revision of it you saw, such as `If-Match: \"7\"`.",
+                )
             })
     }
     /// Which part of a list is asked for: `limit` 1 to 200 and `cursor`.

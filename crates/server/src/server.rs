@@ -37,7 +37,9 @@ pub enum StartError {
         path: PathBuf,
     },
     /// The file with the server's keys can't be used.
-    #[error("the server's keys in {path} can't be read or written ({cause}): restore that file from a backup, or remove it (open invitations and stream positions are lost then)")]
+    #[error(
+        "the server's keys in {path} can't be read or written ({cause}): restore that file from a backup, or remove it (open invitations and stream positions are lost then)"
+    )]
     Keys {
         /// The file.
         path: PathBuf,
@@ -62,7 +64,9 @@ pub enum StartError {
         cause: std::io::Error,
     },
     /// What belongs to a first start could not be written.
-    #[error("the server's first entries could not be written ({0}): make room in its data folder, and start it again")]
+    #[error(
+        "the server's first entries could not be written ({0}): make room in its data folder, and start it again"
+    )]
     First(String),
 }
 

@@ -101,7 +101,9 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
     let settings = wanted.settings.unwrap_or_default();
     check(&settings)?;
     call.change(
-        |tx, call| guard::person(tx, call.caller()?, &call.team(), Role::Admin).map(|standing| standing.team_id),
+        |tx, call| {
+            guard::person(tx, call.caller()?, &call.team(), Role::Admin).map(|standing| standing.team_id)
+        },
         move |tx, call, id| {
             let before = teams::find(tx, &id)?.ok_or_else(|| ApiError::not_found("team"))?;
             if before.revision != expected {
@@ -116,7 +118,8 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
             teams::update(tx, &id, &after_name, &after)?;
             if after_name != before.name {
                 let data = json!({ "name": after_name });
-                let renamed = NewEvent::new(call.caller()?.actor(), "team.renamed", "team", id.as_str(), data);
+                let renamed =
+                    NewEvent::new(call.caller()?.actor(), "team.renamed", "team", id.as_str(), data);
                 append(tx, &call.app.chance, &id, renamed)?;
             }
             if after.members_may_invite != before.settings.members_may_invite {

@@ -65,8 +65,8 @@ fn judge(kept: &Kept, token: &TokenHash, now: Millis) -> Option<Use> {
     if kept.expires_at <= now || !(is_next || (is_current && !overlap_ended)) {
         return None;
     }
-    let slides = kept.caller.kind == CredentialKind::User
-        && kept.expires_at < now + USER_CREDENTIAL_MS - SLIDE_MS;
+    let slides =
+        kept.caller.kind == CredentialKind::User && kept.expires_at < now + USER_CREDENTIAL_MS - SLIDE_MS;
     let expires_at = slides.then_some(now + USER_CREDENTIAL_MS);
     Some(Use { touch: is_next || slides || kept.first_used_at.is_none(), expires_at })
 }
@@ -87,7 +87,8 @@ pub async fn find(app: &App, headers: &HeaderMap) -> Result<Option<Caller>, ApiE
     let Some(used) = judge(&kept, &token, now) else { return Ok(None) };
     if used.touch {
         let id = kept.caller.credential_id.clone();
-        let noted = app.store.write(move |tx| Ok(credentials::touch(tx, &id, &token, used.expires_at)?)).await;
+        let noted =
+            app.store.write(move |tx| Ok(credentials::touch(tx, &id, &token, used.expires_at)?)).await;
         match noted {
             Ok(true) => {}
             // Another request ended this token meanwhile.

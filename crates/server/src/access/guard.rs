@@ -41,7 +41,9 @@ pub fn person(
 ) -> Result<Standing, ApiError> {
     let standing = member(connection, caller, team)?;
     if caller.kind != CredentialKind::User {
-        return Err(ApiError::forbidden("This needs a person's own credential, not a machine's or an app's."));
+        return Err(ApiError::forbidden(
+            "This needs a person's own credential, not a machine's or an app's.",
+        ));
     }
     if standing.role < least {
         let needed = match least {

@@ -33,7 +33,8 @@ impl Hosts {
         let Some(name) = host.and_then(name_of).filter(|_| headers.next().is_none()) else {
             return Err(ApiError::invalid("The request names no Host, or none that can be read."));
         };
-        let own = local.is_some_and(|ip| name.parse::<IpAddr>().is_ok_and(|named| named == ip.to_canonical()));
+        let own =
+            local.is_some_and(|ip| name.parse::<IpAddr>().is_ok_and(|named| named == ip.to_canonical()));
         if own || self.0.contains(&name) {
             return Ok(());
         }

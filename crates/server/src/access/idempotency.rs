@@ -30,9 +30,9 @@ pub fn key(headers: &http::HeaderMap) -> Result<Option<String>, ApiError> {
     });
     match (key, values.next()) {
         (Some(key), None) => Ok(Some(key.to_owned())),
-        _ => Err(ApiError::invalid(
-            "Idempotency-Key must be one value of 1 to 128 visible ASCII characters.",
-        )),
+        _ => {
+            Err(ApiError::invalid("Idempotency-Key must be one value of 1 to 128 visible ASCII characters."))
+        }
     }
 }
 
@@ -173,6 +173,11 @@ impl Drop for Flight {
 }
 
 impl Flights {
+    /// How many requests with a key are under way.
+    pub fn under_way(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Waits until no other request flies under this scope.
     ///
     /// # Errors

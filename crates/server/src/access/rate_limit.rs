@@ -9,9 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use teamlamp_clock::Moment;
 use teamlamp_wire::id::CredentialId;
-use teamlamp_wire::limits::{
-    RATE_ANONYMOUS_PER_MINUTE, RATE_BURST, RATE_PER_MINUTE, WRONG_CODES_PER_HOUR,
-};
+use teamlamp_wire::limits::{RATE_ANONYMOUS_PER_MINUTE, RATE_BURST, RATE_PER_MINUTE, WRONG_CODES_PER_HOUR};
 
 /// Spenders that are remembered at once; more push out who has been quiet longest.
 const REMEMBERED: usize = 20_000;

@@ -42,7 +42,8 @@ impl Kept {
     }
 }
 
-const KEPT: &str = "SELECT id, team_id, role, expires_at, max_uses, uses, note, revision, created_by, ended_at
+const KEPT: &str =
+    "SELECT id, team_id, role, expires_at, max_uses, uses, note, revision, created_by, ended_at
      FROM invitations";
 
 fn kept(row: &Row<'_>) -> rusqlite::Result<Kept> {

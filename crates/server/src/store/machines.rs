@@ -146,8 +146,10 @@ pub fn enroll_again(tx: &Tx<'_>, id: &MachineId, new: &Enrolling<'_>) -> rusqlit
 
 /// Renames a machine and its source.
 pub fn rename(tx: &Tx<'_>, id: &MachineId, name: &str, name_fold: &str) -> rusqlite::Result<()> {
-    tx.prepare_cached("UPDATE machines SET name = ?2, name_fold = ?3, revision = revision + 1 WHERE id = ?1")?
-        .execute([id.as_str(), name, name_fold])?;
+    tx.prepare_cached(
+        "UPDATE machines SET name = ?2, name_fold = ?3, revision = revision + 1 WHERE id = ?1",
+    )?
+    .execute([id.as_str(), name, name_fold])?;
     tx.prepare_cached("UPDATE sources SET name = ?2, revision = revision + 1 WHERE machine_id = ?1")?
         .execute([id.as_str(), &source_name(name)])?;
     Ok(())

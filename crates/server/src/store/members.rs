@@ -40,9 +40,15 @@ pub fn insert_person(tx: &Tx<'_>, id: &PrincipalId, name: &str) -> rusqlite::Res
 }
 
 /// The role of an active membership.
-pub fn active_role(db: &Connection, team: &TeamId, principal: &PrincipalId) -> rusqlite::Result<Option<Role>> {
+pub fn active_role(
+    db: &Connection,
+    team: &TeamId,
+    principal: &PrincipalId,
+) -> rusqlite::Result<Option<Role>> {
     let word: Option<String> = db
-        .prepare_cached("SELECT role FROM memberships WHERE team_id = ?1 AND principal_id = ?2 AND active = 1")?
+        .prepare_cached(
+            "SELECT role FROM memberships WHERE team_id = ?1 AND principal_id = ?2 AND active = 1",
+        )?
         .query_row([team.as_str(), principal.as_str()], |row| row.get(0))
         .optional()?;
     Ok(word.map(|word| role(&word)))
@@ -87,7 +93,12 @@ pub fn of_principal(db: &Connection, principal: &PrincipalId) -> rusqlite::Resul
 }
 
 /// Writes a new, active membership.
-pub fn insert(tx: &Tx<'_>, team: &TeamId, principal: &PrincipalId, role: Role) -> rusqlite::Result<Membership> {
+pub fn insert(
+    tx: &Tx<'_>,
+    team: &TeamId,
+    principal: &PrincipalId,
+    role: Role,
+) -> rusqlite::Result<Membership> {
     tx.prepare_cached(
         "INSERT INTO memberships (team_id, principal_id, role, joined_at) VALUES (?1, ?2, ?3, ?4)",
     )?

@@ -5,7 +5,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 /// A value of `meta`.
 pub fn get(db: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
-    db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?.query_row([name], |row| row.get(0)).optional()
+    db.prepare_cached("SELECT value FROM meta WHERE name = ?1")?
+        .query_row([name], |row| row.get(0))
+        .optional()
 }
 
 /// Writes a value of `meta`.

@@ -53,10 +53,12 @@ pub(super) fn open(path: &Path, now_ms: i64) -> Result<Connection, OpenError> {
     let fault = |error: rusqlite::Error| explain(path, &error);
     let connection = Connection::open(path).map_err(fault)?;
     connection.set_prepared_statement_cache_capacity(256);
+    connection.execute_batch("PRAGMA busy_timeout = 5000").map_err(fault)?;
+    // A database that is not ours to serve is not touched: the log's mode is written into it.
+    refuse_strange(&connection, path, known(MIGRATIONS))?;
     connection
         .execute_batch(
-            "PRAGMA busy_timeout = 5000;
-             PRAGMA journal_mode = WAL;
+            "PRAGMA journal_mode = WAL;
              PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
              PRAGMA wal_autocheckpoint = 0;
@@ -68,24 +70,34 @@ pub(super) fn open(path: &Path, now_ms: i64) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-fn migrate(connection: &Connection, path: &Path, migrations: &[&str], now_ms: i64) -> Result<(), OpenError> {
-    let fault = |error: rusqlite::Error| explain(path, &error);
-    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
-    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(fault)?;
+fn known(migrations: &[&str]) -> i64 {
+    i64::try_from(migrations.len()).unwrap_or(i64::MAX)
+}
+
+fn version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
+    connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(|error| explain(path, &error))
+}
+
+fn refuse_strange(connection: &Connection, path: &Path, known: i64) -> Result<(), OpenError> {
+    let found = version(connection, path)?;
     if found > known {
         return Err(OpenError::Newer { path: path.to_owned(), found, known });
     }
-    if found == 0 {
-        let strange: Option<String> = connection
-            .query_row("SELECT name FROM sqlite_schema LIMIT 1", [], |row| row.get(0))
-            .optional()
-            .map_err(fault)?;
-        if strange.is_some() {
-            let cause = "it belongs to another program".to_owned();
-            return Err(OpenError::Damaged { path: path.to_owned(), cause });
-        }
-    } else if found < known {
-        keep_copy(connection, path, found, now_ms).map_err(fault)?;
+    let table: Option<String> = connection
+        .query_row("SELECT name FROM sqlite_schema LIMIT 1", [], |row| row.get(0))
+        .optional()
+        .map_err(|error| explain(path, &error))?;
+    if found == 0 && table.is_some() {
+        let cause = "it belongs to another program".to_owned();
+        return Err(OpenError::Damaged { path: path.to_owned(), cause });
+    }
+    Ok(())
+}
+
+fn migrate(connection: &Connection, path: &Path, migrations: &[&str], now_ms: i64) -> Result<(), OpenError> {
+    let found = version(connection, path)?;
+    if found > 0 && found < known(migrations) {
+        keep_copy(connection, path, found, now_ms).map_err(|error| explain(path, &error))?;
     }
     for (number, sql) in (1..).zip(migrations).skip(usize::try_from(found).unwrap_or(0)) {
         let step = format!("BEGIN IMMEDIATE; {sql}; PRAGMA user_version = {number}; COMMIT;");
@@ -151,7 +163,8 @@ mod tests {
         Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE theirs (a)").unwrap();
         assert!(matches!(open(&foreign, 1), Err(OpenError::Damaged { .. })));
         let damaged = folder.path().join("damaged.db");
-        std::fs::write(&damaged, "not a database at all, but long enough to be read as one".repeat(40)).unwrap();
+        std::fs::write(&damaged, "not a database at all, but long enough to be read as one".repeat(40))
+            .unwrap();
         assert!(matches!(open(&damaged, 1), Err(OpenError::Damaged { .. })));
         let nowhere = folder.path().join("no/such/folder.db");
         assert!(matches!(open(&nowhere, 1), Err(OpenError::Unwritable { .. })));

@@ -71,12 +71,14 @@ pub fn update(tx: &Tx<'_>, id: &TeamId, name: &str, settings: &TeamSettings) -> 
 
 /// The count of changes of what anyone may do in a team.
 pub fn auth_epoch(db: &Connection, id: &TeamId) -> rusqlite::Result<i64> {
-    db.prepare_cached("SELECT auth_epoch FROM teams WHERE id = ?1")?.query_row([id.as_str()], |row| row.get(0))
+    db.prepare_cached("SELECT auth_epoch FROM teams WHERE id = ?1")?
+        .query_row([id.as_str()], |row| row.get(0))
 }
 
 /// What someone may do in a team changes: open streams look at their authority again after the commit.
 pub fn raise_auth_epoch(tx: &Tx<'_>, id: &TeamId) -> rusqlite::Result<()> {
-    tx.prepare_cached("UPDATE teams SET auth_epoch = auth_epoch + 1 WHERE id = ?1")?.execute([id.as_str()])?;
+    tx.prepare_cached("UPDATE teams SET auth_epoch = auth_epoch + 1 WHERE id = ?1")?
+        .execute([id.as_str()])?;
     tx.after_commit(|effects| {
         effects.access.insert(id.clone());
     });

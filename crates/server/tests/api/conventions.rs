@@ -67,7 +67,8 @@ async fn health_answers_any_host_and_everything_else_only_known_ones() {
 async fn the_size_of_a_body_is_looked_at_before_anything_else() {
     let world = World::new().await;
     let big = vec![b' '; (1 << 20) + 1];
-    for (path, host) in [("/v1/teams", "localhost"), ("/v1/teams", "evil.example"), ("/nowhere", "localhost")] {
+    for (path, host) in [("/v1/teams", "localhost"), ("/v1/teams", "evil.example"), ("/nowhere", "localhost")]
+    {
         let answer = world.ask("POST", path).header("host", host).bytes(big.clone()).send().await;
         assert!(answer.refused(413, "too_large").contains("1 MiB"), "{path}");
         assert_eq!(answer.header("connection"), "close");
@@ -115,7 +116,8 @@ async fn paths_methods_and_content_types_are_refused_with_their_status() {
     let answer = ask("POST", &format!("/v1/teams/{}", owner.team)).send().await;
     assert_eq!(answer.header("allow"), "GET, PATCH");
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-16"] {
-        let answer = ask("POST", "/v1/teams").header("content-type", kind).bytes("{\"name\":\"x\"}").send().await;
+        let answer =
+            ask("POST", "/v1/teams").header("content-type", kind).bytes("{\"name\":\"x\"}").send().await;
         assert!(answer.refused(415, "invalid_request").contains("application/json"), "{kind}");
     }
     ask("POST", "/v1/teams").bytes("{\"name\":\"x\"}").send().await.refused(415, "invalid_request");
@@ -191,11 +193,8 @@ async fn queries_and_pages_are_checked() {
     assert_eq!(names, ["Ada", "Bob", "Cy", "Olga"]);
     // A cursor of one list is none of another.
     let first = get("?limit=1").await;
-    let foreign = format!(
-        "/v1/teams/{}/machines?cursor={}",
-        owner.team,
-        first.body["next_cursor"].as_str().unwrap()
-    );
+    let foreign =
+        format!("/v1/teams/{}/machines?cursor={}", owner.team, first.body["next_cursor"].as_str().unwrap());
     world.get(foreign).by(&owner.token).send().await.refused(400, "invalid_request");
 }
 

@@ -1,1 +1,153 @@
-//! Soon.
+//! Members: roles, the last owner, and what ends when somebody leaves.
+
+use crate::world::{Answer, Person, World, person};
+use serde_json::{Value, json};
+
+fn path(of: &Person) -> String {
+    format!("/v1/teams/{}/members/{}", of.team, of.id)
+}
+
+async fn patch(world: &World, by: &Person, of: &Person, body: Value) -> Answer {
+    let revision = world.revision(by, &path(of)).await;
+    world.ask("PATCH", path(of)).by(&by.token).if_match(revision).json(&body).send().await
+}
+
+async fn remove(world: &World, by: &Person, of: &Person) -> Answer {
+    let revision = world.revision(by, &path(of)).await;
+    world.ask("DELETE", path(of)).by(&by.token).if_match(revision).send().await
+}
+
+#[tokio::test]
+async fn members_see_each_other_and_strangers_see_nothing() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let viewer = world.join(&owner, "viewer", "Vi").await;
+    let seen = world.get(path(&owner)).by(&viewer.token).send().await;
+    assert_eq!(seen.data()["principal"]["name"], "Olga");
+    assert_eq!((&seen.data()["role"], &seen.data()["active"]), (&json!("owner"), &json!(true)));
+    assert_eq!(seen.header("etag"), "\"1\"");
+    let nobody = format!("/v1/teams/{}/members/prin_0", owner.team);
+    world.get(nobody).by(&viewer.token).send().await.refused(404, "not_found");
+    let list = format!("/v1/teams/{}/members", owner.team);
+    let machine = world.enroll(&owner, "laptop").await;
+    assert_eq!(world.get(&list).by(&machine.token).send().await.items().len(), 2);
+}
+
+#[tokio::test]
+async fn only_admins_change_members_and_only_owners_touch_owners() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let admin = world.join(&owner, "admin", "Ada").await;
+    let member = world.join(&owner, "member", "Mia").await;
+    patch(&world, &member, &admin, json!({"role": "viewer"})).await.refused(403, "forbidden");
+    let changed = patch(&world, &admin, &member, json!({"role": "admin"})).await;
+    assert_eq!(
+        (changed.data()["role"].as_str(), changed.data()["revision"].as_i64()),
+        (Some("admin"), Some(2))
+    );
+    patch(&world, &admin, &member, json!({"role": "owner"})).await.refused(403, "forbidden");
+    patch(&world, &admin, &owner, json!({"role": "member"})).await.refused(403, "forbidden");
+    remove(&world, &admin, &owner).await.refused(403, "forbidden");
+    let machine = world.enroll(&owner, "laptop").await;
+    let by_machine = Person { token: machine.token, ..owner.clone() };
+    patch(&world, &by_machine, &member, json!({"role": "viewer"})).await.refused(403, "forbidden");
+    let stale =
+        world.ask("PATCH", path(&member)).by(&owner.token).if_match(1).json(&json!({"role": "viewer"}));
+    stale.send().await.refused(409, "revision_mismatch");
+    patch(&world, &owner, &member, json!({"role": "boss"})).await.refused(400, "invalid_request");
+    assert_eq!(patch(&world, &owner, &member, json!({"role": "owner"})).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_last_owner_stays() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    for body in [json!({"role": "admin"}), json!({"active": false})] {
+        let refusal = patch(&world, &owner, &owner, body).await;
+        assert!(refusal.refused(409, "conflict").contains("owner"));
+    }
+    remove(&world, &owner, &owner).await.refused(409, "conflict");
+    // An inactive owner is none.
+    let second = world.join(&owner, "owner", "Otto").await;
+    assert_eq!(patch(&world, &owner, &second, json!({"active": false})).await.status, 200);
+    remove(&world, &owner, &owner).await.refused(409, "conflict");
+    assert_eq!(patch(&world, &owner, &second, json!({"active": true})).await.status, 200);
+    assert_eq!(remove(&world, &owner, &owner).await.status, 204);
+    world.get("/v1/me").by(&owner.token).send().await.refused(401, "authentication_required");
+}
+
+/// What a member with a machine and a second team still reaches after `leave`.
+async fn leave_with_two_teams(leave: impl AsyncFn(&World, &Person, &Person)) {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let member = world.join(&owner, "member", "Mia").await;
+    let second = world.post("/v1/teams", json!({"name": "Second"})).by(&owner.token).send().await;
+    let elsewhere = Person { team: second.data()["team"]["id"].as_str().unwrap().into(), ..owner.clone() };
+    let code = world.invite(&elsewhere, "member").await;
+    let accept = json!({"code": code, "name": "Mia"});
+    let joined = world.post("/v1/invitations/accept", accept).by(&member.token).send().await;
+    assert_eq!(person(&joined).id, member.id);
+    let laptop = world.enroll(&member, "laptop").await;
+    let other = world.enroll(&Person { team: elsewhere.team.clone(), ..member.clone() }, "laptop").await;
+    leave(&world, &owner, &member).await;
+    let team = format!("/v1/teams/{}", owner.team);
+    world.get(&team).by(&member.token).send().await.refused(404, "not_found");
+    assert_eq!(world.get("/v1/me").by(&member.token).send().await.status, 200);
+    world.get("/v1/me").by(&laptop.token).send().await.refused(401, "authentication_required");
+    assert_eq!(world.get("/v1/me").by(&other.token).send().await.status, 200);
+    let machine = world.get(format!("{team}/machines/{}", laptop.id)).by(&owner.token).send().await;
+    assert_eq!(machine.data()["enrollment"], "revoked");
+}
+
+#[tokio::test]
+async fn a_removed_member_keeps_only_what_belongs_elsewhere() {
+    leave_with_two_teams(async |world, owner, member| {
+        assert_eq!(remove(world, owner, member).await.status, 204);
+        world.get(path(member)).by(&owner.token).send().await.refused(404, "not_found");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deactivated_member_keeps_only_what_belongs_elsewhere() {
+    leave_with_two_teams(async |world, owner, member| {
+        let gone = patch(world, owner, member, json!({"active": false})).await;
+        assert_eq!((gone.status, &gone.data()["active"]), (200, &json!(false)));
+        // Reactivation gives back the membership alone.
+        assert_eq!(patch(world, owner, member, json!({"active": true})).await.status, 200);
+        assert_eq!(world.get(path(owner)).by(&member.token).send().await.status, 200);
+        assert_eq!(patch(world, owner, member, json!({"active": false})).await.status, 200);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn with_the_last_membership_the_persons_credential_ends() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let member = world.join(&owner, "member", "Mia").await;
+    assert_eq!(remove(&world, &owner, &member).await.status, 204);
+    world.get("/v1/me").by(&member.token).send().await.refused(401, "authentication_required");
+}
+
+#[tokio::test]
+async fn every_change_of_access_raises_the_epoch_in_its_transaction() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let laptop = world.enroll(&owner, "laptop").await;
+    let path = format!("/v1/teams/{}/machines/{}/configuration", owner.team, laptop.id);
+    let epoch =
+        async || world.get(&path).by(&laptop.token).send().await.data()["auth_epoch"].as_i64().unwrap();
+    let mut last = epoch().await;
+    let member = world.join(&owner, "member", "Mia").await;
+    let mut rose = async |what: &str| {
+        let now = epoch().await;
+        assert!(now > last, "{what}");
+        last = now;
+    };
+    rose("a member joined").await;
+    patch(&world, &owner, &member, json!({"role": "viewer"})).await;
+    rose("a role changed").await;
+    remove(&world, &owner, &member).await;
+    rose("a member left").await;
+}

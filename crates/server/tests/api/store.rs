@@ -1,1 +1,104 @@
-//! Soon.
+//! The store: changes that wait are committed together, each stands or falls alone.
+
+use crate::world::World;
+use std::sync::mpsc;
+use teamlamp_server::error::ApiError;
+use teamlamp_server::store::{Store, meta};
+
+async fn value(store: &Store, name: &'static str) -> Option<String> {
+    store.read(move |db| Ok(meta::get(db, name)?)).await.unwrap()
+}
+
+/// Keeps the writer busy until the sender is used, so that what comes meanwhile waits together.
+fn busy(store: &Store) -> (mpsc::Sender<()>, impl Future<Output = Result<bool, ApiError>> + use<>) {
+    let (release, hold) = mpsc::channel::<()>();
+    let store = store.clone();
+    (release, async move { store.write(move |_| Ok(hold.recv().is_ok())).await })
+}
+
+#[tokio::test]
+async fn many_changes_are_few_commits() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    let (release, blocked) = busy(&store);
+    let before = store.commits();
+    let changes = (0..200).map(|number| {
+        let store = store.clone();
+        async move { store.write(move |tx| Ok(meta::set(tx, &format!("n{number}"), "1")?)).await }
+    });
+    let all = futures_util::future::join_all(changes);
+    let (_, results, ()) = tokio::join!(blocked, all, async { release.send(()).unwrap() });
+    assert!(results.iter().all(Result::is_ok));
+    let commits = store.commits() - before;
+    assert!(commits <= 4, "200 changes took {commits} commits");
+    assert_eq!(value(&store, "n199").await.as_deref(), Some("1"));
+}
+
+#[tokio::test]
+async fn a_failing_change_rolls_back_alone() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    let (release, blocked) = busy(&store);
+    let write = |name: &'static str, end: fn() -> Result<(), ApiError>| {
+        store.write(move |tx| {
+            meta::set(tx, name, "1")?;
+            end()
+        })
+    };
+    let (_, good, refused, panicked, late, ()) = tokio::join!(
+        blocked,
+        write("good", || Ok(())),
+        write("refused", || Err(ApiError::conflict("No."))),
+        write("panicked", || panic!("on purpose")),
+        write("late", || Ok(())),
+        async { release.send(()).unwrap() },
+    );
+    assert!(good.is_ok() && late.is_ok());
+    assert_eq!(refused.unwrap_err().status, 409);
+    assert_eq!(panicked.unwrap_err().status, 500);
+    for (name, kept) in [("good", true), ("refused", false), ("panicked", false), ("late", true)] {
+        assert_eq!(value(&store, name).await.is_some(), kept, "{name}");
+    }
+    // The writer goes on.
+    assert!(write("after", || Ok(())).await.is_ok());
+}
+
+#[tokio::test]
+async fn reads_see_one_snapshot_and_cannot_write() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    store.write(|tx| Ok(meta::set(tx, "a", "1")?)).await.unwrap();
+    let (started, begun) = tokio::sync::oneshot::channel();
+    let (release, hold) = mpsc::channel::<()>();
+    let read = store.read(move |db| {
+        let first = meta::get(db, "a")?;
+        started.send(()).unwrap();
+        hold.recv().unwrap();
+        Ok((first, meta::get(db, "a")?))
+    });
+    let change = async {
+        begun.await.unwrap();
+        store.write(|tx| Ok(meta::set(tx, "a", "2")?)).await.unwrap();
+        release.send(()).unwrap();
+    };
+    let (seen, ()) = tokio::join!(read, change);
+    assert_eq!(seen.unwrap(), (Some("1".into()), Some("1".into())));
+    assert_eq!(value(&store, "a").await.as_deref(), Some("2"));
+    let refused = store.read(|db| Ok(db.execute("DELETE FROM meta", [])?)).await;
+    assert!(refused.is_err());
+    assert_eq!(value(&store, "a").await.as_deref(), Some("2"));
+}
+
+#[tokio::test]
+async fn the_log_stays_bounded_while_much_is_written() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    let large = "x".repeat(200_000);
+    for number in 0..150 {
+        let (name, large) = (format!("large{}", number % 7), large.clone());
+        store.write(move |tx| Ok(meta::set(tx, &name, &large)?)).await.unwrap();
+    }
+    // Thirty MiB were written, three times what the log may hold.
+    let log = std::fs::metadata(world.folder.path().join("data/teamlamp.db-wal")).unwrap().len();
+    assert!(log < 10 << 20, "{log} bytes");
+}

@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
 use teamlamp_clock::Clock;
 use teamlamp_server::Server;
 use teamlamp_server::config::Config;
@@ -56,6 +57,34 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
+/// What all servers of this process logged, at the loudest level.
+static LOG: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static LISTENING: Once = Once::new();
+
+struct Log;
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn listen_to_the_log() {
+    LISTENING.call_once(|| {
+        let loudest = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
+        loudest.with_writer(|| Log).with_ansi(false).init();
+    });
+}
+
+/// What was logged.
+pub(crate) fn logged() -> String {
+    String::from_utf8(LOG.lock().unwrap().clone()).unwrap()
+}
+
 static NUMBER: AtomicU64 = AtomicU64::new(1);
 
 /// A text that no other call gives.
@@ -75,6 +104,7 @@ impl World {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Self {
+        listen_to_the_log();
         let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
         let mut config = config(&folder, &clock);
         change(&mut config);
