@@ -77,7 +77,7 @@ async fn status(State(door): State<Door>) -> Response {
 async fn follow(State(door): State<Door>, headers: HeaderMap, Query(mut asked): Asked) -> Response {
     let context = match context(&door, asked.remove("context")) {
         Ok(context) => context,
-        Err(refusal) => return refusal,
+        Err(why) => return unsupported(&why),
     };
     let after = asked.remove("after");
     if let Some(filter) = asked.keys().next() {
@@ -94,7 +94,7 @@ async fn follow(State(door): State<Door>, headers: HeaderMap, Query(mut asked): 
 async fn machines(State(door): State<Door>, Query(mut asked): Asked) -> Response {
     let context = match context(&door, asked.remove("context")) {
         Ok(context) => context,
-        Err(refusal) => return refusal,
+        Err(why) => return unsupported(&why),
     };
     if !asked.is_empty() {
         return unsupported("The local door lists machines by context alone: ask the server itself.");
@@ -113,11 +113,9 @@ async fn machines(State(door): State<Door>, Query(mut asked): Asked) -> Response
 }
 
 /// The context that is asked for, or the only one.
-fn context(door: &Door, asked: Option<String>) -> Result<String, Response> {
+fn context(door: &Door, asked: Option<String>) -> Result<String, String> {
     let contexts = door.connector.contexts();
-    crate::contexts::choose(&contexts, asked.as_deref())
-        .map(|c| c.id.clone())
-        .map_err(|why| unsupported(&why))
+    crate::contexts::choose(&contexts, asked.as_deref()).map(|c| c.id.clone())
 }
 
 async fn pause(State(door): State<Door>, body: Bytes) -> Response {

@@ -39,6 +39,8 @@ pub mod names;
 pub mod outbox;
 pub mod privacy;
 pub mod recorder;
+#[cfg(test)]
+mod scripted;
 pub mod sessions;
 pub mod settings;
 pub mod state;

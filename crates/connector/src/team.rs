@@ -87,6 +87,8 @@ impl Team {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { install, context, board, journal, sessions, signals, incarnation, quit } = parts;
         board.show(&context);
+        // Before anything is found: nothing of a pause is kept, also over a restart.
+        journal.pause(signals.pause.borrow().is_some());
         Self {
             id: context.id.clone(),
             hub: Arc::new(Hub::new(install.clock.clone())),
@@ -152,3 +154,6 @@ impl Team {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

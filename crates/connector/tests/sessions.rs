@@ -1,6 +1,7 @@
 //! The watchers on a real disk with real processes: files grow the way a harness writes them, and agents are
 //! killed the way they crash.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "in a test a failed step is a failed test")]
 
 use serde_json::{Value, json};
 use std::fs::{self, File};

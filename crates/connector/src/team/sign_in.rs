@@ -161,7 +161,7 @@ impl Team {
     async fn load(&self) -> Client {
         let mut backoff = Backoff::new(CUSTODY_MS);
         loop {
-            let fault = match self.from_custody().await {
+            let fault = match self.kept_client().await {
                 Ok(client) => {
                     self.change(|f| f.custody = None);
                     return client;
@@ -188,7 +188,7 @@ impl Team {
         }
     }
 
-    async fn from_custody(&self) -> Result<Client, SignInFault> {
+    async fn kept_client(&self) -> Result<Client, SignInFault> {
         let context = self.context();
         let token = self.install.credential(&context, self.kind()).await?;
         self.sign_in.holds(token.clone());
@@ -275,7 +275,7 @@ impl Team {
     async fn enrolled(&self, context: Context) -> Then {
         self.save(&context);
         self.set_context(context.clone());
-        self.from_custody().await.map_or(Then::Person(Ended::Expired), Then::With)
+        self.kept_client().await.map_or(Then::Person(Ended::Expired), Then::With)
     }
 
     /// What the server says of this machine to its person; a server that does not answer is asked again.

@@ -1,0 +1,158 @@
+//! The network goes and comes back.
+
+use super::*;
+use serde_json::json;
+
+#[tokio::test(start_paused = true)]
+async fn what_happened_offline_is_told_in_order_with_its_own_times_before_the_next_report() {
+    let world = World::new();
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    world.find(&[("a", session("acme", Turn::WaitingApproval, 100))]);
+    world.until(&connector, "offline").await;
+    world.find(&[("a", session("acme", Turn::Working, 200)), ("b", session("acme", Turn::Working, 210))]);
+    world.pass(30).await;
+    world.find(&[("a", session("acme", Turn::Ended, 300)), ("b", session("acme", Turn::Working, 210))]);
+    world.pass(30).await;
+    {
+        let mut state = world.server.state();
+        state.down = false;
+        state.calls.clear();
+    }
+    world.until(&connector, "online").await;
+    let state = world.server.state();
+    let told: Vec<_> = state
+        .published
+        .iter()
+        .map(|e| (e.kind.as_str(), e.resource.as_ref().unwrap().id.as_str(), e.at))
+        .collect();
+    let expected = [
+        ("session.turn", "sess_a", Some(100)),
+        ("session.turn", "sess_a", Some(200)),
+        ("session.started", "sess_b", Some(210)),
+        ("session.ended", "sess_a", Some(300)),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(state.published[0].data["from"], json!("working"));
+    let place = |call: &str| state.calls.iter().position(|c| c == call).unwrap();
+    assert!(place("events") < place("heartbeat"), "{:?}", state.calls);
+    let beat = state.beats.last().unwrap();
+    assert_eq!(beat.bindings.len(), 1);
+    drop(state);
+    world.pass(60).await;
+    assert_eq!(world.server.state().published.len(), 4, "told once");
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_whose_answer_was_lost_is_not_told_again() {
+    let world = World::new();
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    {
+        let mut state = world.server.state();
+        state.lose_answers = 1;
+        state.sessions = vec![known("a", Turn::WaitingApproval, 100)];
+    }
+    world.find(&[("a", session("acme", Turn::WaitingApproval, 100))]);
+    world.pass(60).await;
+    let state = world.server.state();
+    assert!(state.published.is_empty(), "{:?}", state.published);
+    assert_eq!(state.beats.last().unwrap().activity.as_ref().unwrap()[0].turn, "waiting_approval");
+    drop(state);
+    connector.shutdown().await;
+}
+
+fn known(id: &str, turn: Turn, since: i64) -> teamlamp_wire::session::Session {
+    let shape = json!({
+        "id": format!("sess_{id}"), "harness": "codex", "native_id": id, "machine_id": "mach_1", "root": null,
+        "title": null, "model": null, "turn": turn, "turn_since": since, "confirmed": true, "live": true,
+        "started_at": null, "updated_at": 0, "visibility": "restricted", "revision": 1, "claimed_by": null,
+    });
+    serde_json::from_value(shape).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_survives_a_crash_and_is_told_by_the_next_run_without_the_beginnings_again() {
+    let world = World::new();
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.find(&[("a", session("acme", Turn::Idle, 100))]);
+    world.pass(60).await;
+    connector.kill();
+    drop(connector);
+    let again = world.start(false).await;
+    world.find(&[("a", session("acme", Turn::Working, 200))]);
+    world.pass(60).await;
+    world.server.state().down = false;
+    world.until(&again, "online").await;
+    let told: Vec<_> = world.server.state().published.iter().map(|e| (e.kind.clone(), e.at)).collect();
+    assert_eq!(told, [("session.turn".into(), Some(100)), ("session.turn".into(), Some(200))]);
+    again.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_shows_since_when_and_when_it_is_tried_again_and_everything_returns() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    let lost_at = world.clock.now_ms();
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    let state = world.until(&connector, "offline").await;
+    let teamlamp_wire::local::State::Offline { why, since, next_try_at } = state else { panic!("{state:?}") };
+    assert!(why.contains("may not be running"), "{why}");
+    assert!(since >= lost_at && next_try_at.is_some());
+    world.pass(3_600).await;
+    let tried = world.server.count("heartbeat");
+    world.server.state().down = false;
+    world.until(&connector, "online").await;
+    assert!(world.clock.now_ms() - lost_at < 3_600_000 + 60_000);
+    assert!(tried < 10, "what never reached the server was not counted by it");
+    let changes: Vec<_> = connector.status().contexts[0].changes.iter().map(|c| c.to.clone()).collect();
+    assert_eq!(changes.last().map(String::as_str), Some("online"));
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connect_now_skips_the_wait() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    world.pass(600).await;
+    world.server.state().down = false;
+    connector.act(Action::ConnectNow).await.unwrap();
+    let before = world.clock.now_ms();
+    world.until(&connector, "online").await;
+    assert!(
+        world.clock.now_ms() - before <= 6_000,
+        "heartbeat and link at once, the stream within its backoff"
+    );
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_sleep_everything_is_dialled_again_at_once() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.pass(3).await;
+    let (links, streams) = (world.server.count("link"), world.server.count("get events"));
+    world.clock.jump(8 * 3_600_000);
+    world.pass(3).await;
+    assert_eq!(world.server.count("link"), links + 1);
+    assert_eq!(world.server.count("get events"), streams + 1);
+    world.until(&connector, "online").await;
+    connector.shutdown().await;
+}
