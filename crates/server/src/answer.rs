@@ -15,7 +15,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=ut
 /// 413; the connection closes, since what is left of the body is not worth reading.
 pub(crate) fn too_large(limit: usize) -> ApiError {
     let limit =
-        if limit % (1 << 20) == 0 { format!("{} MiB", limit >> 20) } else { format!("{limit} bytes") };
+        if limit.is_multiple_of(1 << 20) { format!("{} MiB", limit >> 20) } else { format!("{limit} bytes") };
     ApiError::new(ErrorCode::TooLarge, format!("The body is too large: at most {limit} are read here."))
 }
 
@@ -64,6 +64,7 @@ fn json(status: u16, body: String, etag: Option<i64>) -> Response {
 }
 
 fn refused(refusal: ApiError) -> Response {
+    let refusal = refusal.into_refusal();
     let code = refusal.body.code;
     let body = serde_json::to_string(&ErrorEnvelope { error: refusal.body }).unwrap_or_default();
     let mut response = json(refusal.status, body, None);

@@ -66,7 +66,9 @@ fn lines(app: App, caller: crate::access::Caller, team: TeamId, first: Vec<(i64,
             Some(rows) => rows,
             None => match page(&app, &caller, &team, before, PAGE_MAX).await {
                 Ok(rows) => rows,
-                Err(refusal) => return Some((Err(std::io::Error::other(refusal.body.message)), None)),
+                Err(refusal) => {
+                    return Some((Err(std::io::Error::other(refusal.into_refusal().body.message)), None));
+                }
             },
         };
         let (last, _) = rows.last()?;

@@ -9,7 +9,6 @@ use teamlamp_wire::account::Capabilities;
 ///
 /// # Errors
 /// None of its own.
-#[expect(clippy::unused_async, reason = "every handler is async")]
 pub async fn read(call: Call) -> Result<Reply, ApiError> {
     let capabilities = Capabilities {
         version: teamlamp_wire::VERSION,

@@ -3,10 +3,15 @@
 use serde_json::{Value, json};
 use teamlamp_wire::envelope::{ErrorBody, ErrorCode};
 
-/// Why a request is not done. `detail` goes to the log under the request id and never to the caller.
+/// Why a request is not done: a [`Refusal`], boxed so that results stay small.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{}: {}", .body.message, .detail.as_deref().unwrap_or("refused"))]
-pub struct ApiError {
+#[error("{}: {}", .0.body.message, .0.detail.as_deref().unwrap_or("refused"))]
+pub struct ApiError(Box<Refusal>);
+
+/// What is said of a request that is not done. `detail` goes to the log under the request id and never to
+/// the caller.
+#[derive(Clone, Debug)]
+pub struct Refusal {
     /// What the caller is told.
     pub body: ErrorBody,
     /// The status, where it is not the code's own (405, 415).
@@ -22,13 +27,17 @@ pub struct ApiError {
 impl ApiError {
     /// A refusal with its code's own status.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Refusal {
             body: ErrorBody { code, message: message.into(), retryable: None, details: None },
             status: code.status(),
             detail: None,
             retry_after_seconds: None,
             allow: None,
-        }
+        }))
+    }
+    /// What is said.
+    pub fn into_refusal(self) -> Refusal {
+        *self.0
     }
     /// 400.
     pub fn invalid(message: impl Into<String>) -> Self {
@@ -94,6 +103,19 @@ impl ApiError {
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
         self
+    }
+}
+
+impl std::ops::Deref for ApiError {
+    type Target = Refusal;
+    fn deref(&self) -> &Refusal {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for ApiError {
+    fn deref_mut(&mut self) -> &mut Refusal {
+        &mut self.0
     }
 }
 

@@ -8,7 +8,6 @@ use crate::store::meta;
 ///
 /// # Errors
 /// None.
-#[expect(clippy::unused_async, reason = "every handler is async")]
 pub async fn alive(_call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::Json { status: 200, body: r#"{"status":"alive"}"#.into(), etag: None })
 }

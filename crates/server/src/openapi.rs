@@ -18,7 +18,6 @@ static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 ///
 /// # Errors
 /// None.
-#[expect(clippy::unused_async, reason = "every handler is async")]
 pub async fn read(_call: Call) -> Result<Reply, ApiError> {
     Ok(Reply::Json { status: 200, body: DOCUMENT.clone(), etag: None })
 }

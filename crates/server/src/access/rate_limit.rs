@@ -269,7 +269,7 @@ mod tests {
         }
         let refusal = spend("a").unwrap_err();
         assert_eq!((refusal.status, refusal.retry_after_seconds), (429, Some(1)));
-        let details = refusal.body.details.unwrap();
+        let details = refusal.into_refusal().body.details.unwrap();
         assert_eq!(details["retry_after_seconds"], 1);
         assert_eq!(details["spent_last_minute"]["requests"], 120);
         assert_eq!(details["spent_last_minute"]["by_caller"][0], json!({"name": "a", "count": 100}));

@@ -78,7 +78,7 @@ mod tests {
                 held.push(places.take(&credential, Some(&machine(n))).unwrap());
             }
             let full = places.take(&credential, Some(&machine(n))).unwrap_err();
-            let details = full.body.details.unwrap();
+            let details = full.body.details.clone().unwrap();
             assert_eq!((full.status, full.retry_after_seconds), (429, Some(30)));
             assert_eq!(
                 details,
@@ -86,7 +86,7 @@ mod tests {
             );
         }
         let full = places.take(&credential, None).unwrap_err();
-        assert_eq!(full.body.details.unwrap()["machine"], serde_json::Value::Null);
+        assert_eq!(full.into_refusal().body.details.unwrap()["machine"], serde_json::Value::Null);
         assert!(places.take(&"cred_2".into(), None).is_ok(), "another's places are not counted");
         held.pop();
         assert!(places.take(&credential, Some(&machine(3))).is_ok(), "a place that is given back is free");

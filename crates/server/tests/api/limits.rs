@@ -197,7 +197,7 @@ async fn a_slow_head_is_cut_after_ten_seconds_and_an_idle_connection_is_kept() {
     }
     let mut kept = connect(&server);
     for wait in [0, 30, 80] {
-        tokio::time::sleep(Duration::from_secs(wait)).await;
+        server.app().clock.sleep(Duration::from_secs(wait)).await;
         kept.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         assert!(read_some(&mut kept).await.starts_with("HTTP/1.1 200"), "after {wait} s");
     }
@@ -206,7 +206,7 @@ async fn a_slow_head_is_cut_after_ten_seconds_and_an_idle_connection_is_kept() {
     kept.write_all(b"GET /healthz").await.unwrap();
     let trickle = async {
         loop {
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            server.app().clock.sleep(Duration::from_secs(3)).await;
             if kept.write_all(b"x").await.is_err() {
                 return;
             }
