@@ -41,7 +41,9 @@ type Reports = BTreeMap<SessionId, Report>;
 pub async fn receive(call: Call) -> Result<Reply, ApiError> {
     let beat: Heartbeat = call.json()?;
     let (team, machine) = (call.team(), call.machine());
-    beat.check_fields().and_then(|()| beat.check_contents(&machine)).map_err(|Violation(why)| ApiError::invalid(why))?;
+    beat.check_fields()
+        .and_then(|()| beat.check_contents(&machine))
+        .map_err(|Violation(why)| ApiError::invalid(why))?;
     let hashes = hashes(&beat)?;
     let incarnation = beat.incarnation_id.clone();
     let received = Received { team, machine, beat, hashes };

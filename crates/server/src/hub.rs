@@ -178,7 +178,10 @@ mod tests {
         }
         let close_links = [(machine, ClosingReason::MachineRevoked)].into();
         hub.wake(Effects { close_links, ..Effects::default() });
-        assert_eq!(*link.word.borrow(), LinkWord { looks: 10_000, close: Some(ClosingReason::MachineRevoked) });
+        assert_eq!(
+            *link.word.borrow(),
+            LinkWord { looks: 10_000, close: Some(ClosingReason::MachineRevoked) }
+        );
     }
 
     #[test]

@@ -44,14 +44,14 @@ pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
         .await?;
     }
     let upgrade = WebSocketUpgrade::from_request_parts(&mut call.parts, &()).await;
-    let upgrade = upgrade.map_err(|_| ApiError::invalid("This path is a WebSocket: open it with its handshake."))?;
+    let upgrade =
+        upgrade.map_err(|_| ApiError::invalid("This path is a WebSocket: open it with its handshake."))?;
     let (sender, socket) = oneshot::channel();
-    let response = upgrade
-        .max_message_size(LINK_FRAME_BYTES)
-        .max_frame_size(LINK_FRAME_BYTES)
-        .on_upgrade(move |socket| async move {
+    let response = upgrade.max_message_size(LINK_FRAME_BYTES).max_frame_size(LINK_FRAME_BYTES).on_upgrade(
+        move |socket| async move {
             let _ = sender.send(socket);
-        });
+        },
+    );
     app.clone().tasks.spawn_to_end("link", async move {
         // The handshake's answer is on its way; a peer that never takes it is not waited for.
         if let Some(Ok(socket)) = app.clock.within(ms(LINK_HELLO_MS), socket).await {

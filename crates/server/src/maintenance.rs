@@ -27,7 +27,8 @@ const OF_SERVER: &[(&str, OfServer)] = &[
 ];
 
 /// What is kept for each team.
-const OF_TEAM: &[(&str, OfTeam)] = &[("events", upkeep::events), ("presence events", upkeep::presence_events)];
+const OF_TEAM: &[(&str, OfTeam)] =
+    &[("events", upkeep::events), ("presence events", upkeep::presence_events)];
 
 /// One step of a run.
 #[derive(Clone, Debug)]

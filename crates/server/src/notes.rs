@@ -25,7 +25,9 @@ pub async fn send(call: Call) -> Result<Reply, ApiError> {
     let text = text.trim().to_owned();
     let chars = text.chars().count();
     if !(1..=NOTE_CHARS).contains(&chars) {
-        return Err(ApiError::invalid(format!("A note has 1 to {NOTE_CHARS} characters; this one has {chars}.")));
+        return Err(ApiError::invalid(format!(
+            "A note has 1 to {NOTE_CHARS} characters; this one has {chars}."
+        )));
     }
     call.change(authority, move |tx, call, ()| {
         let (caller, team, machine) = (call.caller()?, call.team(), call.machine());

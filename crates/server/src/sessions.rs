@@ -72,7 +72,9 @@ pub fn event(actor: &Actor, known: &Known, state: &State, what: &Happened) -> Ne
 /// What is not known is left out.
 fn without_nulls(data: Value) -> Value {
     match data {
-        Value::Object(map) => Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect::<Map<_, _>>()),
+        Value::Object(map) => {
+            Value::Object(map.into_iter().filter(|(_, v)| !v.is_null()).collect::<Map<_, _>>())
+        }
         other => other,
     }
 }

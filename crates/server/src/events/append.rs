@@ -75,7 +75,12 @@ pub fn system() -> Actor {
 ///
 /// # Errors
 /// 404 where there is no such team; what the store says.
-pub fn append(tx: &Tx<'_>, chance: &Chance, team: &TeamId, event: NewEvent) -> Result<(EventId, i64), ApiError> {
+pub fn append(
+    tx: &Tx<'_>,
+    chance: &Chance,
+    team: &TeamId,
+    event: NewEvent,
+) -> Result<(EventId, i64), ApiError> {
     let next = rows::next_sequence(tx, team)?.ok_or_else(|| ApiError::not_found("team"))?;
     let id = event.id.clone().unwrap_or_else(|| EventId::new(tx.now_ms, chance.bits()));
     rows::insert(tx, team, next.sequence, &id, &event)?;

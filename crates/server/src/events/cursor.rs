@@ -108,7 +108,8 @@ impl Cursors {
         }
         let mut part = || {
             let (length, after) = rest.split_at_checked(2)?;
-            let (text, after) = after.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))?;
+            let (text, after) =
+                after.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))?;
             rest = after;
             String::from_utf8(text.to_vec()).ok()
         };

@@ -2,10 +2,10 @@
 //! answered when there are some, or after the wait.
 
 use super::cursor::Place as At;
+use super::frames;
 use super::places::Place as Seat;
 use super::reader::{Reader, resync};
 use super::stream::Start;
-use super::frames;
 use crate::error::ApiError;
 use crate::request::Reply;
 use crate::store::events::{self as rows, Current, Head, ResourceKey, Stored};
@@ -47,7 +47,9 @@ pub async fn answer(
     let answer = match start {
         Start::Restored => Answer::end(&resync(ResyncReason::ServerRestored, None, None)),
         Start::Snapshot => snapshot(&mut reader, None).await?,
-        Start::At(At::Snapshot { watermark, after }) => snapshot(&mut reader, Some((watermark, after))).await?,
+        Start::At(At::Snapshot { watermark, after }) => {
+            snapshot(&mut reader, Some((watermark, after))).await?
+        }
         Start::At(At::After(sequence)) => {
             reader.stand_at(sequence);
             live(&mut reader, wait).await

@@ -8,10 +8,10 @@ use crate::request::{Call, Reply, one};
 use crate::sessions::register::own_source;
 use crate::sessions::turns::{Happened, Report, State, next};
 use crate::sessions::{self};
+use crate::store::Tx;
 use crate::store::events as rows;
 use crate::store::heartbeats as reports;
 use crate::store::sessions::{self as session_rows, Known};
-use crate::store::Tx;
 use serde_json::{Map, Value};
 use teamlamp_clock::Chance;
 use teamlamp_wire::Millis;
@@ -106,7 +106,10 @@ fn own_resource(resource: &Resource) -> Result<(), String> {
         return Err("The resource's `kind` must be 1 to 64 of a-z, 0-9, _, . and -.".into());
     }
     if CATALOGUE.iter().any(|row| row.resource == resource.kind) {
-        return Err(format!("A custom event can't be about a `{}`: choose a kind of your own.", resource.kind));
+        return Err(format!(
+            "A custom event can't be about a `{}`: choose a kind of your own.",
+            resource.kind
+        ));
     }
     if !(1..=256).contains(&resource.id.chars().count()) || resource.id.chars().any(char::is_control) {
         return Err("The resource's `id` must be 1 to 256 characters without control characters.".into());
@@ -125,7 +128,11 @@ fn fields(row: &Kind, data: &Map<String, Value>) -> Result<(), String> {
             _ => value.is_object(),
         });
         if !fits {
-            return Err(format!("`data.{}` does not belong in a `{}`, or is of another type.", shown(name), row.name));
+            return Err(format!(
+                "`data.{}` does not belong in a `{}`, or is of another type.",
+                shown(name),
+                row.name
+            ));
         }
     }
     Ok(())
@@ -165,7 +172,9 @@ impl Writing<'_> {
             if by.as_deref() == Some(identity) {
                 return Ok(PublishedEvent { id: id.clone(), sequence });
             }
-            return Err(ApiError::conflict(format!("The id `{id}` is another publisher's event: choose another.")));
+            return Err(ApiError::conflict(format!(
+                "The id `{id}` is another publisher's event: choose another."
+            )));
         }
         match publisher {
             As::Member => self.custom(event, identity),
@@ -285,7 +294,9 @@ impl Told {
             return Ok(Self { what, turn: None, since: None, reason, moment: at, report });
         }
         let Some(turn) = turn else {
-            return Err(ApiError::invalid(format!("`data.{turn_field}` must be a turn of 1 to 32 characters.")));
+            return Err(ApiError::invalid(format!(
+                "`data.{turn_field}` must be a turn of 1 to 32 characters."
+            )));
         };
         let report = Report {
             bound: (event.kind == "session.started").then_some(true),
@@ -342,7 +353,9 @@ mod tests {
             check(&event(json!({"kind": "custom.cli.x", "resource": {"kind": kind, "id": id}})))
         };
         assert_eq!(with("deploy", "prod/eu"), Ok(()));
-        for (kind, id) in [("session", "a"), ("team", "a"), ("Deploy", "a"), ("", "a"), ("d", ""), ("d", "a\nb")] {
+        for (kind, id) in
+            [("session", "a"), ("team", "a"), ("Deploy", "a"), ("", "a"), ("d", ""), ("d", "a\nb")]
+        {
             assert!(with(kind, id).is_err(), "{kind} {id:?}");
         }
         assert!(with("d", &"x".repeat(257)).is_err());

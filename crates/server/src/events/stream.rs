@@ -64,16 +64,18 @@ fn wants_json(headers: &HeaderMap) -> bool {
 fn wait_seconds(call: &Call, polls: bool) -> Result<i64, ApiError> {
     match call.query.get("wait") {
         None => Ok(0),
-        Some(_) if !polls => {
-            Err(ApiError::invalid("`wait` goes with `Accept: application/json`: a stream does not end by itself."))
-        }
+        Some(_) if !polls => Err(ApiError::invalid(
+            "`wait` goes with `Accept: application/json`: a stream does not end by itself.",
+        )),
         Some(text) => text
             .parse::<u64>()
             .ok()
             .filter(|s| *s <= LONG_POLL_SECONDS && text.bytes().all(|b| b.is_ascii_digit()))
             .and_then(|s| i64::try_from(s).ok())
             .ok_or_else(|| {
-                ApiError::invalid(format!("`wait` must be a number of seconds from 0 to {LONG_POLL_SECONDS}."))
+                ApiError::invalid(format!(
+                    "`wait` must be a number of seconds from 0 to {LONG_POLL_SECONDS}."
+                ))
             }),
     }
 }
@@ -93,9 +95,9 @@ fn start(call: &Call, scope: &Scope) -> Result<Start, ApiError> {
     match cursors.decode(scope, &cursor) {
         Ok(place) => Ok(Start::At(place)),
         Err(CursorFault::Restored) => Ok(Start::Restored),
-        Err(CursorFault::Malformed) => {
-            Err(ApiError::invalid("The cursor is none of this server's: leave it out to begin with a snapshot."))
-        }
+        Err(CursorFault::Malformed) => Err(ApiError::invalid(
+            "The cursor is none of this server's: leave it out to begin with a snapshot.",
+        )),
         Err(CursorFault::Foreign) => Err(ApiError::invalid(
             "The cursor belongs to another team or to other filters: leave it out to begin with a snapshot.",
         )),

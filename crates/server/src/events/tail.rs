@@ -4,8 +4,8 @@
 use super::cursor::{Cursors, Place};
 use super::scope::Scope;
 use crate::error::ApiError;
-use crate::store::events::{self as rows, Head, Stored};
 use crate::store::Store;
+use crate::store::events::{self as rows, Head, Stored};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

@@ -7,9 +7,9 @@ use crate::events::authority::{Authority, Look};
 use crate::events::outlet::outlet;
 use crate::events::places::Place as Seat;
 use crate::events::reader::authorize;
+use crate::events::sse;
 use crate::events::stream::resume_from;
 use crate::events::writer::{Stop, Writer};
-use crate::events::sse;
 use crate::request::{Call, Reply};
 use crate::store::presence::{self as rows, Head};
 use serde::Serialize;
@@ -50,7 +50,9 @@ fn after(call: &Call) -> Result<Option<i64>, ApiError> {
     let Some(text) = resume_from(call) else { return Ok(None) };
     let number = text.parse().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
     number.map(Some).ok_or_else(|| {
-        ApiError::invalid("`after` must be the sequence of a transition: leave it out to begin with a snapshot.")
+        ApiError::invalid(
+            "`after` must be the sequence of a transition: leave it out to begin with a snapshot.",
+        )
     })
 }
 
@@ -122,7 +124,11 @@ async fn transitions(reader: &mut Reader, writer: &mut Writer) -> Result<(), Sto
         let (head, page) = read.await.map_err(|fault| broken(&fault))?;
         confirm(reader, head).await?;
         if after < head.pruned_through || after > head.last {
-            give(writer, None, &PresenceFrame::ResyncRequired { reason: "retention".into(), terminal: true })?;
+            give(
+                writer,
+                None,
+                &PresenceFrame::ResyncRequired { reason: "retention".into(), terminal: true },
+            )?;
             return Err(Stop::Gone);
         }
         let whole = page.len() < STREAM_PAGE;

@@ -53,7 +53,6 @@ pub fn heard_at(last_seen_at: Option<Millis>, since: Millis, now: Millis) -> Opt
     last_seen_at.map(|at| if at > now { since.min(now) } else { at })
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

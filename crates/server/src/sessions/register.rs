@@ -90,7 +90,9 @@ fn one(
 fn check(sessions: &[RegisterSession]) -> Result<(), ApiError> {
     if sessions.len() > PUBLISH_MAX {
         let count = sessions.len();
-        return Err(ApiError::invalid(format!("At most {PUBLISH_MAX} sessions are registered at once: these are {count}.")));
+        return Err(ApiError::invalid(format!(
+            "At most {PUBLISH_MAX} sessions are registered at once: these are {count}."
+        )));
     }
     for (number, item) in sessions.iter().enumerate() {
         let fields = [

@@ -88,7 +88,10 @@ mod tests {
     #[test]
     fn only_another_turn_is_an_event() {
         let stored = state(true, "working", Some(5));
-        assert_eq!(next(&stored, &turn("idle", Some(7)), NOW), (state(true, "idle", Some(7)), turned("working")));
+        assert_eq!(
+            next(&stored, &turn("idle", Some(7)), NOW),
+            (state(true, "idle", Some(7)), turned("working"))
+        );
         assert_eq!(next(&stored, &turn("working", Some(6)), NOW), (state(true, "working", Some(6)), vec![]));
         assert_eq!(next(&stored, &Report::default(), NOW), (stored, vec![]));
     }

@@ -186,7 +186,9 @@ pub fn head(conn: &Connection, team: &TeamId) -> Result<Option<Head>, ApiError> 
 /// How many events of `(after, through]` are still there.
 pub fn kept_between(conn: &Connection, team: &TeamId, after: i64, through: i64) -> Result<i64, ApiError> {
     let count = conn
-        .prepare_cached("SELECT count(*) FROM events WHERE team_id = ?1 AND sequence > ?2 AND sequence <= ?3")?
+        .prepare_cached(
+            "SELECT count(*) FROM events WHERE team_id = ?1 AND sequence > ?2 AND sequence <= ?3",
+        )?
         .query_row(params![team.as_str(), after, through], |row| row.get(0))?;
     Ok(count)
 }
@@ -235,8 +237,7 @@ pub fn page(
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows =
-        statement.query_map(params![team.as_str(), after, through, limit], |row| stored(team, row))?;
+    let rows = statement.query_map(params![team.as_str(), after, through, limit], |row| stored(team, row))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -248,10 +249,8 @@ pub fn at(conn: &Connection, team: &TeamId, sequence: i64) -> Result<Option<Stor
 /// The event of an id.
 pub fn by_id(conn: &Connection, team: &TeamId, id: &str) -> Result<Option<Stored>, ApiError> {
     let sql = format!("SELECT {COLUMNS} FROM events e WHERE e.team_id = ?1 AND e.id = ?2");
-    let row = conn
-        .prepare_cached(&sql)?
-        .query_row([team.as_str(), id], |row| stored(team, row))
-        .optional()?;
+    let row =
+        conn.prepare_cached(&sql)?.query_row([team.as_str(), id], |row| stored(team, row)).optional()?;
     Ok(row)
 }
 
@@ -321,9 +320,9 @@ pub fn history(
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let machine = wanted.machine.as_ref().map(MachineId::as_str);
-    let rows = statement.query_map(
-        params![team.as_str(), after, before, machine, wanted.session, wanted.actor],
-        |row| stored(team, row),
-    )?;
+    let rows = statement
+        .query_map(params![team.as_str(), after, before, machine, wanted.session, wanted.actor], |row| {
+            stored(team, row)
+        })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

@@ -307,11 +307,11 @@ pub type StoredActivity = BTreeMap<(String, String), (String, Option<Millis>)>;
 
 /// Reads the stored activity of a machine.
 pub fn activity(db: &Connection, machine: &MachineId) -> Result<StoredActivity, ApiError> {
-    let mut statement = db
-        .prepare_cached("SELECT harness, native_id, turn, since FROM machine_activity WHERE machine_id = ?1")?;
-    let rows = statement.query_map([machine.as_str()], |row| {
-        Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?)))
-    })?;
+    let mut statement = db.prepare_cached(
+        "SELECT harness, native_id, turn, since FROM machine_activity WHERE machine_id = ?1",
+    )?;
+    let rows = statement
+        .query_map([machine.as_str()], |row| Ok(((row.get(0)?, row.get(1)?), (row.get(2)?, row.get(3)?))))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -340,9 +340,16 @@ pub fn put_activity(
 }
 
 /// Deletes what one native session did.
-pub fn delete_activity(tx: &Tx<'_>, machine: &MachineId, harness: &str, native_id: &str) -> Result<(), ApiError> {
-    tx.prepare_cached("DELETE FROM machine_activity WHERE machine_id = ?1 AND harness = ?2 AND native_id = ?3")?
-        .execute([machine.as_str(), harness, native_id])?;
+pub fn delete_activity(
+    tx: &Tx<'_>,
+    machine: &MachineId,
+    harness: &str,
+    native_id: &str,
+) -> Result<(), ApiError> {
+    tx.prepare_cached(
+        "DELETE FROM machine_activity WHERE machine_id = ?1 AND harness = ?2 AND native_id = ?3",
+    )?
+    .execute([machine.as_str(), harness, native_id])?;
     Ok(())
 }
 

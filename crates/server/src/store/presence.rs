@@ -29,7 +29,8 @@ pub struct Known {
     pub connection: Connection,
 }
 
-const KNOWN: &str = "SELECT m.id, m.team_id, m.name, m.enrollment, m.last_seen_at, m.away_reason, m.away_since,
+const KNOWN: &str =
+    "SELECT m.id, m.team_id, m.name, m.enrollment, m.last_seen_at, m.away_reason, m.away_since,
     coalesce(p.linked, 0), coalesce(p.connection, 'offline')
     FROM machines m LEFT JOIN machine_presence p ON p.machine_id = m.id";
 
@@ -75,19 +76,20 @@ pub fn up(db: &Db) -> Result<Vec<Known>, ApiError> {
 }
 
 /// Writes what a machine's presence now is.
-pub fn record(
-    tx: &Tx<'_>,
-    known: &Known,
-    linked: bool,
-    connection: Connection,
-) -> Result<(), ApiError> {
+pub fn record(tx: &Tx<'_>, known: &Known, linked: bool, connection: Connection) -> Result<(), ApiError> {
     tx.prepare_cached(
         "INSERT INTO machine_presence (machine_id, team_id, linked, connection, changed_at)
          VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO UPDATE SET linked = excluded.linked, connection = excluded.connection,
            changed_at = excluded.changed_at",
     )?
-    .execute(params![known.machine_id.as_str(), known.team_id.as_str(), linked, connection.as_str(), tx.now_ms])?;
+    .execute(params![
+        known.machine_id.as_str(),
+        known.team_id.as_str(),
+        linked,
+        connection.as_str(),
+        tx.now_ms
+    ])?;
     Ok(())
 }
 

@@ -96,7 +96,14 @@ pub fn describe(tx: &Tx<'_>, id: &SessionId, told: &Described<'_>) -> Result<(),
          WHERE id = ?1 AND (coalesce(?2, root_id) IS NOT root_id OR coalesce(?3, model) IS NOT model
            OR coalesce(?4, started_at) IS NOT started_at OR coalesce(?5, confirmed) IS NOT confirmed)",
     )?
-    .execute(params![id.as_str(), told.root_id, told.model, told.started_at, told.confirmed, tx.now_ms])?;
+    .execute(params![
+        id.as_str(),
+        told.root_id,
+        told.model,
+        told.started_at,
+        told.confirmed,
+        tx.now_ms
+    ])?;
     Ok(())
 }
 
@@ -161,7 +168,8 @@ pub struct Wanted {
     pub live: Option<bool>,
 }
 
-const COLUMNS: &str = "s.id, s.harness, s.native_id, s.machine_id, r.name, s.title, s.model, s.turn, s.turn_since,
+const COLUMNS: &str =
+    "s.id, s.harness, s.native_id, s.machine_id, r.name, s.title, s.model, s.turn, s.turn_since,
     s.confirmed, s.bound AND coalesce(p.connection, 'offline') <> 'offline' AS live, s.started_at,
     s.updated_at, s.visibility, s.revision, s.claimed_by, s.created_at, s.root_id
     FROM sessions s

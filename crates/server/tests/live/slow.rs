@@ -1,1 +1,132 @@
-//! Soon.
+//! Readers that do not keep up (spec 03, rule 7).
+
+use crate::kit::Live;
+use serde_json::json;
+use std::time::Duration;
+use teamlamp_clock::ms;
+
+/// Publishes about `kib` KiB of events.
+async fn flood(live: &Live, kib: usize) {
+    for _ in 0..kib.div_ceil(120) {
+        let event = json!({ "kind": "custom.cli.big", "data": { "text": "x".repeat(15 << 10) } });
+        let answer = live.post("events", &json!({ "events": vec![event; 8] })).await;
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_for_ten_seconds_is_ended_with_a_cursor() {
+    let live = Live::paused().await;
+    let mut slow = live.stream("events").await;
+    slow.settled().await;
+    let mut quick = live.stream("events").await;
+    quick.settled().await;
+    flood(&live, 2_000).await;
+    // One slow reader delays no other, and no publisher.
+    let mut got = 0;
+    while got < 136 {
+        quick.until("event").await;
+        got += 1;
+    }
+    let waited = live.clock().now_ms() - crate::kit::BEGIN;
+    assert!(waited < 5_000, "{waited}");
+    assert_eq!(live.world.server.app().streams.open(), 2);
+    live.pass(10_100).await;
+    let mut frames = Vec::new();
+    let end = loop {
+        let frame = slow.next().await;
+        if frame.kind() == "resync_required" {
+            break frame;
+        }
+        frames.push(frame);
+    };
+    assert_eq!(end.data["reason"], "slow_reader");
+    assert_eq!(slow.try_next().await, None);
+    let bytes: usize = frames.iter().map(|f| f.data.to_string().len()).sum();
+    assert!(
+        (1 << 20..(1 << 20) + (700 << 10)).contains(&bytes),
+        "a mebibyte, and what the pipe holds: {bytes}"
+    );
+    let cursor = end.data["cursor"].as_str().unwrap();
+    assert_eq!(cursor, frames.last().unwrap().cursor(), "from there on it goes on");
+    let mut resumed = live.stream(&format!("events?after={cursor}")).await;
+    assert_eq!(resumed.next().await.sequence(), frames.last().unwrap().sequence() + 1);
+    live.pass(100).await;
+    assert_eq!(live.world.server.app().streams.open(), 2, "its place was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_makes_room_in_time_goes_on() {
+    let live = Live::paused().await;
+    let mut stream = live.stream("events").await;
+    stream.settled().await;
+    flood(&live, 2_000).await;
+    for _ in 0..8 {
+        live.pass(9_000).await;
+        for _ in 0..8 {
+            assert_eq!(stream.next().await.kind(), "event");
+        }
+    }
+    for _ in 0..72 {
+        assert_eq!(stream.next().await.kind(), "event");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_revoked_while_it_is_slow_gets_no_more_events() {
+    let live = Live::paused().await;
+    let member = live.join("member", "Mia").await;
+    let mut stream = live.stream_by(&member.token, "events", &[]).await;
+    stream.settled().await;
+    flood(&live, 2_000).await;
+    live.pass(1_000).await;
+    assert_eq!(live.ask("DELETE", "/v1/credentials/current", &member.token, None).await.status, 204);
+    let mut events = 0;
+    let end = loop {
+        let frame = stream.next().await;
+        if frame.kind() != "event" {
+            break frame;
+        }
+        events += 1;
+    };
+    assert_eq!((end.kind(), &end.data["reason"]), ("access_revoked", &json!("credential_ended")));
+    assert!(events < 120, "what waited was on its way; nothing was added: {events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_presence_reader_with_more_than_a_mebibyte_waiting_is_closed() {
+    let live = Live::paused().await;
+    let io = live.pipe(1 << 10);
+    let machine = live.machine("one").await;
+    let id: teamlamp_wire::id::MachineId = machine.id().into();
+    let mut stream = live.open_stream(io, &live.owner.token, "machines/events", &[]).await;
+    stream.until("snapshot_end").await;
+    let app = live.world.server.app().clone();
+    for _ in 0..60 {
+        let id = id.clone();
+        app.store
+            .write(move |tx| {
+                let known = teamlamp_server::store::presence::known(tx, &id)?.unwrap();
+                for i in 0..200 {
+                    let to = if i % 2 == 0 { "online" } else { "offline" };
+                    let to = teamlamp_wire::machine::Connection::parse(to).unwrap();
+                    teamlamp_server::store::presence::record_transition(tx, &known, false, to)?;
+                }
+                tx.after_commit(|effects| {
+                    effects.presence.insert(known.team_id.clone());
+                });
+                Ok(())
+            })
+            .await
+            .unwrap();
+        live.clock().sleep(ms(10)).await;
+    }
+    assert_eq!(app.streams.open(), 0, "closed at once");
+    let mut last = 0;
+    while let Some(frame) = stream.try_next().await {
+        assert_eq!(frame.kind(), "transition");
+        last = frame.sequence();
+    }
+    assert!((1..12_000).contains(&last), "the stream broke off at {last}");
+    assert!(live.clock().within(Duration::from_secs(1), std::future::ready(())).await.is_some());
+}
