@@ -317,7 +317,9 @@ impl Connector {
         let running: Vec<_> = self.contexts();
         for old in running.iter().filter(|old| !wanted.contains(old)) {
             self.stop(&old.id).await;
-            inner.board.remove(&old.id);
+        }
+        for shown in inner.board.status().contexts.iter().filter(|c| wanted.iter().all(|w| w.id != c.id)) {
+            inner.board.remove(&shown.id);
         }
         for context in wanted.into_iter().filter(|context| !running.contains(context)) {
             self.run(context)?;

@@ -146,3 +146,6 @@ async fn connect_now(State(door): State<Door>) -> Response {
         Err(fault) => refused(StatusCode::INTERNAL_SERVER_ERROR, "internal", &fault.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -225,3 +225,6 @@ fn read(from: &JoinFrom) -> Result<(Server, Code), JoinFault> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

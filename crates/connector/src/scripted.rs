@@ -4,6 +4,7 @@
 
 mod link;
 mod routes;
+mod secrets;
 mod world;
 
 pub(crate) use world::World;
