@@ -25,11 +25,14 @@ pub struct LinkWord {
 pub struct Hub {
     events: Signals,
     presence: Signals,
-    links: Arc<Mutex<BTreeMap<MachineId, (u64, watch::Sender<LinkWord>)>>>,
+    links: Arc<Mutex<Links>>,
     presence_due: Arc<tokio::sync::Notify>,
     credentials_ended: Arc<AtomicU64>,
     links_made: Arc<AtomicU64>,
 }
+
+/// The held link of each machine: its number, and where it listens.
+type Links = BTreeMap<MachineId, (u64, watch::Sender<LinkWord>)>;
 
 /// A link's place in the hub. Dropping it gives the place back, unless a newer link has it, and lets the
 /// presence timer look.

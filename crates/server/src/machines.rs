@@ -76,7 +76,7 @@ fn governed(tx: &Tx<'_>, call: &Call) -> Result<Machine, ApiError> {
 /// # Errors
 /// 400, 404.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {
-    let page = call.page_of(MACHINES_MAX, MACHINES_MAX)?;
+    let page = call.page_of(MACHINES_MAX)?;
     let (caller, team, asked) = (call.caller()?.clone(), call.team(), page.clone());
     let machines = call.read(move |db| {
         let standing = guard::member(db, &caller, &team)?;
@@ -110,6 +110,9 @@ pub async fn roots(call: Call) -> Result<Reply, ApiError> {
         let (standing, machine) = visible(db, &caller, &team, &id)?;
         if !is_custodian_or_admin(&caller, &standing, &machine) {
             return Err(ApiError::not_found("machine"));
+        }
+        if caller.machine_id.as_ref().is_some_and(|own| *own != id) {
+            return Err(ApiError::forbidden("A machine's credential reads its own roots alone."));
         }
         Ok(machines::roots(db, &id, asked.after_pair(), asked.limit + 1)?)
     });

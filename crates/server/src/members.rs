@@ -53,12 +53,12 @@ pub fn join(
 /// Handles `members.list`: by name, then id.
 ///
 /// # Errors
-/// 400, 404.
+/// 400, 403 for machines, 404.
 pub async fn list(call: Call) -> Result<Reply, ApiError> {
     let page = call.page()?;
     let (caller, team, asked) = (call.caller()?.clone(), call.team(), page.clone());
     let members = call.read(move |db| {
-        guard::member(db, &caller, &team)?;
+        guard::member_in_person(db, &caller, &team)?;
         Ok(members::page(db, &team, asked.after_pair(), asked.limit + 1)?)
     });
     let members = members.await?;
@@ -68,12 +68,12 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 /// Handles `members.read`.
 ///
 /// # Errors
-/// 404.
+/// 403 for machines, 404.
 pub async fn read(call: Call) -> Result<Reply, ApiError> {
     let (caller, team, who) =
         (call.caller()?.clone(), call.team(), PrincipalId::from(call.param("principal")));
     let member = call.read(move |db| {
-        guard::member(db, &caller, &team)?;
+        guard::member_in_person(db, &caller, &team)?;
         members::find(db, &team, &who)?.ok_or_else(|| ApiError::not_found("member"))
     });
     let member = member.await?;

@@ -167,20 +167,22 @@ impl Call {
     /// # Errors
     /// 400 for a limit out of its range and a cursor that is none of this list.
     pub fn page(&self) -> Result<Page, ApiError> {
-        self.page_of(PAGE_DEFAULT, PAGE_MAX)
+        self.page_of(PAGE_DEFAULT)
     }
-    /// [`Call::page`] with another default and largest limit.
+    /// [`Call::page`] of a list that answers another number where none is asked for.
     ///
     /// # Errors
     /// As [`Call::page`].
-    pub fn page_of(&self, default: usize, largest: usize) -> Result<Page, ApiError> {
+    pub fn page_of(&self, default: usize) -> Result<Page, ApiError> {
         let limit = match self.query.get("limit") {
             None => default,
             Some(text) => text
                 .parse()
                 .ok()
-                .filter(|n| (1..=largest).contains(n) && text.bytes().all(|b| b.is_ascii_digit()))
-                .ok_or_else(|| ApiError::invalid(format!("`limit` must be a number from 1 to {largest}.")))?,
+                .filter(|n| (1..=PAGE_MAX).contains(n) && text.bytes().all(|b| b.is_ascii_digit()))
+                .ok_or_else(|| {
+                    ApiError::invalid(format!("`limit` must be a number from 1 to {PAGE_MAX}."))
+                })?,
         };
         let after = self.query.get("cursor").map(|text| self.read_cursor(text)).transpose()?;
         Ok(Page { limit, after })

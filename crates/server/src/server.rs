@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use teamlamp_clock::{Chance, Tasks};
 use teamlamp_wire::id::ServerId;
-use teamlamp_wire::invitation::JoinLink;
+use teamlamp_wire::invitation::{JoinLink, check_origin};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
@@ -63,6 +63,14 @@ pub enum StartError {
         /// What the system says.
         cause: std::io::Error,
     },
+    /// Links with this origin would be refused by everyone.
+    #[error("the server's origin {origin} can't stand in links: {why} Set `origin`, or listen elsewhere")]
+    Origin {
+        /// The origin.
+        origin: String,
+        /// Why, in a sentence.
+        why: String,
+    },
     /// What belongs to a first start could not be written.
     #[error(
         "the server's first entries could not be written ({0}): make room in its data folder, and start it again"
@@ -94,11 +102,12 @@ impl Server {
         // Listening comes before the database: a port in use must not cost a migration.
         let listener = listen(&config).await?;
         let address = listener.as_ref().and_then(|l| l.local_addr().ok());
+        let origin = config.origin.clone().unwrap_or_else(|| default_origin(address));
+        let origin = check_origin(&origin).map_err(|why| StartError::Origin { origin, why })?;
         let (writer, hub) = (Tasks::new(), Hub::default());
         let path = folder.path().join(DATABASE);
         let store = Store::open(&path, config.run, config.clock.clone(), hub.clone(), &writer)?;
         let identity = Identity::establish(&store, &config.chance, keys.mark().to_owned()).await?;
-        let origin = config.origin.clone().unwrap_or_else(|| default_origin(address));
         let app = App::new(Parts {
             hosts: Hosts::new(&origin, &config.hosts),
             clock: config.clock.clone(),

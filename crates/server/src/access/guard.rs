@@ -32,6 +32,15 @@ pub fn member(connection: &Connection, caller: &Caller, team: &TeamId) -> Result
     Ok(Standing { team_id: team.clone(), role })
 }
 
+/// [`member`] who acts with a person's own credential: else 403. What a machine may read, spec 01 lists.
+pub fn member_in_person(
+    connection: &Connection,
+    caller: &Caller,
+    team: &TeamId,
+) -> Result<Standing, ApiError> {
+    person(connection, caller, team, Role::Viewer)
+}
+
 /// [`member`] who acts with a person's own credential, with at least this role: else 403.
 pub fn person(
     connection: &Connection,

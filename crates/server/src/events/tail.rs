@@ -108,20 +108,20 @@ impl Tail {
     /// What the store says; 404 where the team is gone.
     pub async fn page(&self, store: &Store, after: i64, count: u64) -> Result<Page, ApiError> {
         loop {
-            match self.from_ring(after, count) {
+            match self.ring_page(after, count) {
                 Found::Page(page) => return Ok(page),
-                Found::Older => return self.from_table(store, after).await,
+                Found::Older => return self.table_page(store, after).await,
                 Found::Stale => {}
             }
             let _looking = self.looking.lock().await;
             // Another reader may have looked meanwhile.
-            if matches!(self.from_ring(after, count), Found::Stale) {
+            if matches!(self.ring_page(after, count), Found::Stale) {
                 self.look(store, count).await?;
             }
         }
     }
 
-    fn from_ring(&self, after: i64, count: u64) -> Found {
+    fn ring_page(&self, after: i64, count: u64) -> Found {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(ring) = ring.as_ref() else { return Found::Stale };
         if ring.count < count {
@@ -140,7 +140,7 @@ impl Tail {
     }
 
     /// A page for a reader who is far behind: straight from the table, kept for nobody.
-    async fn from_table(&self, store: &Store, after: i64) -> Result<Page, ApiError> {
+    async fn table_page(&self, store: &Store, after: i64) -> Result<Page, ApiError> {
         let team = self.team.clone();
         store
             .read(move |conn| {

@@ -23,12 +23,12 @@ pub enum Stop {
     /// The reader took nothing for too long.
     Slow,
     /// With this frame.
-    End(Frame),
+    End(Box<Frame>),
 }
 
 impl From<Frame> for Stop {
     fn from(frame: Frame) -> Self {
-        Self::End(frame)
+        Self::End(Box::new(frame))
     }
 }
 

@@ -163,7 +163,7 @@ async fn confirm(reader: &mut Reader, head: Head) -> Result<(), Stop> {
 }
 
 fn ended(reason: &str) -> Stop {
-    Stop::End(Frame::AccessRevoked { reason: reason.into(), terminal: true })
+    Frame::AccessRevoked { reason: reason.into(), terminal: true }.into()
 }
 
 /// The reader dials again with the sequence that it has.

@@ -1,6 +1,8 @@
 //! What moves: heartbeats, links, presence, sessions, events and their streams, as a client sees each
 //! rule of specs 02 and 03. Over real sockets, and over pipes with paused time where time matters.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
+
 mod authority;
 mod heartbeat;
 mod history;
