@@ -50,6 +50,8 @@ async fn machines_answer_all_and_pages_where_asked() {
     let second = world.get(format!("{list}?limit=40&cursor={cursor}")).by(&owner.token).send().await;
     assert_eq!((names(&second)[0], second.items().len()), ("m40", 20));
     assert_eq!(second.body["next_cursor"], Value::Null);
+    let refusal = world.get(format!("{list}?limit=201")).by(&owner.token).send().await;
+    refusal.refused(400, "invalid_request");
 }
 
 #[tokio::test]
@@ -99,6 +101,9 @@ async fn roots_are_for_custodian_and_admins() {
         assert_eq!(list.items().len(), 2);
     }
     world.get(&roots).by(&max.token).send().await.refused(404, "not_found");
+    // A machine reads its own alone, whoever its custodian is.
+    let second = world.enroll(&mia, "second").await;
+    world.get(&roots).by(&second.token).send().await.refused(403, "forbidden");
 }
 
 #[tokio::test]

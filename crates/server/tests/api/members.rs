@@ -30,7 +30,9 @@ async fn members_see_each_other_and_strangers_see_nothing() {
     world.get(nobody).by(&viewer.token).send().await.refused(404, "not_found");
     let list = format!("/v1/teams/{}/members", owner.team);
     let machine = world.enroll(&owner, "laptop").await;
-    assert_eq!(world.get(&list).by(&machine.token).send().await.items().len(), 2);
+    assert_eq!(world.get(&list).by(&viewer.token).send().await.items().len(), 2);
+    world.get(&list).by(&machine.token).send().await.refused(403, "forbidden");
+    world.get(path(&owner)).by(&machine.token).send().await.refused(403, "forbidden");
 }
 
 #[tokio::test]
@@ -49,8 +51,8 @@ async fn only_admins_change_members_and_only_owners_touch_owners() {
     patch(&world, &admin, &owner, json!({"role": "member"})).await.refused(403, "forbidden");
     remove(&world, &admin, &owner).await.refused(403, "forbidden");
     let machine = world.enroll(&owner, "laptop").await;
-    let by_machine = Person { token: machine.token, ..owner.clone() };
-    patch(&world, &by_machine, &member, json!({"role": "viewer"})).await.refused(403, "forbidden");
+    let by_machine = world.ask("PATCH", path(&member)).by(&machine.token).if_match(2);
+    by_machine.json(&json!({"role": "viewer"})).send().await.refused(403, "forbidden");
     let stale =
         world.ask("PATCH", path(&member)).by(&owner.token).if_match(1).json(&json!({"role": "viewer"}));
     stale.send().await.refused(409, "revision_mismatch");

@@ -38,6 +38,21 @@ async fn a_port_in_use_is_said_and_costs_nothing() {
 }
 
 #[tokio::test]
+async fn an_origin_that_nobody_may_follow_is_said() {
+    for bad in ["http://example.org", "example.org", "https://a/b", "ftp://10.0.0.1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(&folder, &Clock::system());
+        config.origin = Some(bad.into());
+        let (fault, sentence) = refused(config).await;
+        assert!(matches!(fault, StartError::Origin { .. }) && sentence.contains("`origin`"), "{sentence}");
+    }
+    let world = World::with(|config| config.origin = Some("https://teams.example.org/".into())).await;
+    assert_eq!(world.server.origin(), "https://teams.example.org");
+    assert_eq!(world.server.owner_link().unwrap().server, "https://teams.example.org");
+    assert_eq!(world.get("/v1/capabilities").header("host", "teams.example.org").send().await.status, 200);
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_written_is_said() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("data"), "a file").unwrap();

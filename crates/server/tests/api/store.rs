@@ -102,3 +102,32 @@ async fn the_log_stays_bounded_while_much_is_written() {
     let log = std::fs::metadata(world.folder.path().join("data/teamlamp.db-wal")).unwrap().len();
     assert!(log < 10 << 20, "{log} bytes");
 }
+
+#[tokio::test]
+async fn a_full_disk_is_said_reading_goes_on_and_room_mends_it() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let store = world.server.app().store.clone();
+    // SQLite refuses to grow beyond its pages as it does on a full disk.
+    let pages =
+        |sql: &'static str| store.write(move |tx| Ok(tx.query_row(sql, [], |row| row.get::<_, i64>(0))?));
+    let now = pages("PRAGMA page_count").await.unwrap();
+    assert_eq!(pages("PRAGMA max_page_count = 1").await.unwrap(), now);
+    let make = async |name: &str| {
+        world.post("/v1/teams", serde_json::json!({"name": name})).by(&owner.token).send().await
+    };
+    let mut refusal = make("0").await;
+    for number in 1..100 {
+        if refusal.status != 201 {
+            break;
+        }
+        refusal = make(&number.to_string()).await;
+    }
+    assert!(refusal.refused(503, "unavailable").contains("disk is full"));
+    assert_eq!(refusal.body["error"]["retryable"], true);
+    assert_eq!(world.get("/v1/me").by(&owner.token).send().await.status, 200);
+    assert_eq!(world.get("/healthz").send().await.status, 200);
+    pages("PRAGMA max_page_count = 1000000").await.unwrap();
+    assert_eq!(make("after").await.status, 201);
+    assert_eq!(world.get("/readyz").send().await.status, 200);
+}
