@@ -31,7 +31,9 @@ pub(crate) async fn run(args: &Invite, wish: Option<&str>, out: &Out) -> Result<
     }
     if let Some(link) = created.link.as_deref().filter(|_| args.qr) {
         out.line("")?;
-        out.line(&qr(link)?)?;
+        for line in qr(link, out)? {
+            out.line(&line)?;
+        }
     }
     if is_loopback(&context.origin) {
         out.note("Only this computer can reach that server, so only someone here can use it.");
@@ -49,7 +51,8 @@ fn lines(created: &CreatedInvitation, origin: &str, now: teamlamp_wire::Millis, 
         1 => "once".to_owned(),
         n => format!("{n} times"),
     };
-    let ends = words::length(it.expires_at - now);
+    // Half a minute is neither here nor there.
+    let ends = words::length(it.expires_at - now + 30_000);
     vec![
         format!("An invitation as {}, good {uses}, for {ends}:", it.role.as_str()),
         row("code", &out.paint(Style::Strong, created.code.as_deref().unwrap_or_default())),
@@ -64,11 +67,17 @@ fn is_loopback(origin: &str) -> bool {
     ["127.", "localhost", "[::1]"].iter().any(|start| host.starts_with(start))
 }
 
-/// The link as a QR code of half blocks, dark on light.
-fn qr(link: &str) -> Result<String, Fail> {
+/// The link as a QR code of half blocks: dark on light where there is colour, else as a dark terminal
+/// shows it.
+fn qr(link: &str, out: &Out) -> Result<Vec<String>, Fail> {
     let code =
         QrCode::new(link).map_err(|fault| Fail::failed(format!("The link fits no QR code ({fault}).")))?;
-    Ok(code.render::<Dense1x2>().dark_color(Dense1x2::Dark).light_color(Dense1x2::Light).build())
+    let (dark, light) = match out.has_color() {
+        true => (Dense1x2::Dark, Dense1x2::Light),
+        false => (Dense1x2::Light, Dense1x2::Dark),
+    };
+    let drawn = code.render::<Dense1x2>().dark_color(dark).light_color(light).build();
+    Ok(drawn.lines().map(|line| out.paint(Style::Paper, line)).collect())
 }
 
 #[cfg(test)]
@@ -97,10 +106,11 @@ mod tests {
 
     #[test]
     fn a_link_is_drawn_whole() {
-        let drawn = qr("teamlamp://join?server=http%3A%2F%2F10.0.0.7%3A8720&code=7K3QF-9XW2M").unwrap();
-        let lines: Vec<_> = drawn.lines().collect();
+        let link = "teamlamp://join?server=http%3A%2F%2F10.0.0.7%3A8720&code=7K3QF-9XW2M";
+        let lines = qr(link, &Out::for_test(false)).unwrap();
         assert!(
             lines.len() > 15 && lines.iter().all(|line| line.chars().count() == lines[0].chars().count())
         );
+        assert!(lines[0].chars().all(|c| c == '█'), "the margin is light: {}", lines[0]);
     }
 }

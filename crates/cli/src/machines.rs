@@ -1,10 +1,9 @@
 //! `teamlamp machines`: the team's machines, as a table or as the server lists them.
 
 use crate::fail::Fail;
-use crate::out::{Out, Style};
+use crate::out::{Items, Out, Style};
 use crate::table::{Cell, lines};
 use crate::{setup, words};
-use serde_json::json;
 use std::collections::BTreeMap;
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Member;
@@ -16,7 +15,7 @@ pub(crate) async fn run(wish: Option<&str>, out: &Out) -> Result<(), Fail> {
     let (_, context, client) = setup::person(wish, "machines", out).await?;
     let machines = client.machines(&context.team_id).await?;
     if out.json {
-        return Ok(out.document(&json!({"items": machines}))?);
+        return Ok(out.document(&Items { items: &machines })?);
     }
     let live = teamlamp_client::session::SessionQuery { live: Some(true), ..Default::default() };
     let members = client.members(&context.team_id).await?;
@@ -78,6 +77,7 @@ pub(crate) fn moment(out: &Out, at: Millis, now: Millis) -> String {
 mod tests {
     use super::*;
     use insta::assert_snapshot;
+    use serde_json::json;
 
     fn machine(id: &str, name: &str, connection: &str, away: &str) -> Machine {
         serde_json::from_str(&format!(
@@ -114,9 +114,9 @@ mod tests {
         let here = "mach_1".into();
         let rows = rows(&machines, &[member], &sessions, Some(&here), &out, 99_000_000);
         assert_snapshot!(lines(&out, &rows).join("\n"), @"
-        ■  ada-laptop  online                           2 agents  1 waiting  Ada  this machine
-        ◧  ci          no live link                                          Ada
-        □  old         asleep since Thu 1 Jan, 08:20                         Ada
+        ■  ada-laptop  online                         2 agents  1 waiting  Ada  this machine
+        ◧  ci          no live link                                        Ada
+        □  old         asleep since Thu 1 Jan, 08:20                       Ada
         ");
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum Style {
     Waiting,
     /// Broken.
     Broken,
+    /// Black on white, whatever the terminal's colours are.
+    Paper,
 }
 
 impl Style {
@@ -35,6 +37,7 @@ impl Style {
             Self::Working => "34",
             Self::Waiting => "1;33",
             Self::Broken => "31",
+            Self::Paper => "38;5;16;48;5;231",
         }
     }
 }
@@ -86,6 +89,11 @@ impl Out {
         }
     }
 
+    /// Whether there is colour.
+    pub(crate) fn has_color(&self) -> bool {
+        self.color
+    }
+
     /// A moment in the time zone of this computer, by a `strftime` format.
     pub(crate) fn time(&self, at: Millis, format: &str) -> String {
         jiff::Timestamp::from_millisecond(at)
@@ -98,6 +106,12 @@ impl Out {
     pub(crate) fn for_test(color: bool) -> Self {
         Self { json: false, color, zone: TimeZone::UTC, clock: Clock::system() }
     }
+}
+
+/// A list as JSON: the server's items without their envelope.
+#[derive(Debug, Serialize)]
+pub(crate) struct Items<'a, T> {
+    pub(crate) items: &'a [T],
 }
 
 /// Whether a person sits at both ends: questions can be asked.

@@ -2,10 +2,9 @@
 
 use crate::args::Sessions;
 use crate::fail::Fail;
-use crate::out::{Out, Style};
+use crate::out::{Items, Out, Style};
 use crate::table::{Cell, lines};
 use crate::{setup, words};
-use serde_json::json;
 use std::collections::BTreeMap;
 use teamlamp_client::session::SessionQuery;
 use teamlamp_wire::Millis;
@@ -21,7 +20,7 @@ pub(crate) async fn run(args: &Sessions, wish: Option<&str>, out: &Out) -> Resul
         sessions.retain(|session| session.turn.waits());
     }
     if out.json {
-        return Ok(out.document(&json!({"items": sessions}))?);
+        return Ok(out.document(&Items { items: &sessions })?);
     }
     let machines = client.machines(&context.team_id).await?;
     sessions.sort_by_key(order);
@@ -71,6 +70,7 @@ fn rows(sessions: &[Session], machines: &[Machine], now: Millis) -> Vec<Vec<Cell
 mod tests {
     use super::*;
     use insta::assert_snapshot;
+    use serde_json::json;
 
     fn session(root: &str, turn: &str, since: Millis) -> Session {
         serde_json::from_value(json!({

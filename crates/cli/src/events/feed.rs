@@ -3,7 +3,7 @@
 
 use super::line::{self, Line, Names};
 use crate::out::{Out, Style};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use teamlamp_wire::Millis;
 use teamlamp_wire::event::Event;
 use teamlamp_wire::id::MachineId;
@@ -16,6 +16,9 @@ use teamlamp_wire::presence::{PresenceLine, fold};
 pub(super) struct Feed {
     pub(super) names: Names,
     held: BTreeMap<String, Vec<Held>>,
+    /// What was said to be over: sessions that ended, machines that went on purpose. The server says it
+    /// again when the last trace is gone, which is no news.
+    over: BTreeSet<String>,
     day: String,
 }
 
@@ -37,15 +40,41 @@ impl Feed {
     pub(super) fn take(&mut self, event: Event, now: Millis) -> Vec<Line> {
         self.names.learn(&event);
         let mut lines = self.due(now);
-        let machine = event.resource.id.clone();
-        match transition(&event) {
-            Some((from, to)) if to != Connection::Online || self.held.contains_key(&machine) => {
-                let held = Held { event, from, to, until: now + FLAP_MS };
-                self.held.entry(machine).or_default().push(held);
-            }
-            _ => lines.push(line::of(&event, &self.names)),
+        if self.is_told(&event) {
+            return lines;
         }
+        let Some((from, to)) = transition(&event) else {
+            lines.push(line::of(&event, &self.names));
+            return lines;
+        };
+        let held = self.held.entry(event.resource.id.clone()).or_default();
+        // A report that comes just before its link is the beginning of being online.
+        if to == Connection::Online && matches!(&held[..], [one] if one.from == Connection::Offline) {
+            held.clear();
+        }
+        if (to == Connection::Online && held.is_empty()) || line::gone(&event).is_some() {
+            lines.push(line::of(&event, &self.names));
+        } else {
+            held.push(Held { event, from, to, until: now + FLAP_MS });
+        }
+        self.held.retain(|_, held| !held.is_empty());
         lines
+    }
+
+    /// Whether an event only repeats what was said to be over; remembers what it says.
+    fn is_told(&mut self, event: &Event) -> bool {
+        let word = |field: &str| event.data.get(field).and_then(serde_json::Value::as_str);
+        let id = &event.resource.id;
+        match event.kind.as_str() {
+            "session.turn" if word("to") == Some("ended") => !self.over.insert(id.clone()),
+            "session.ended" => self.over.remove(id) && word("reason") == Some("ended"),
+            "machine.unlinked" if line::gone(event).is_some() => !self.over.insert(id.clone()),
+            "machine.offline" => self.over.remove(id),
+            _ => {
+                self.over.remove(id);
+                false
+            }
+        }
     }
 
     /// When a line falls due without another event.
@@ -160,6 +189,41 @@ mod tests {
         }
         assert_eq!(texts(feed.due(20_000)), ["~  ci flapped 4 times"]);
         assert_eq!(texts(feed.due(39_000)), ["□  ci went offline"]);
+    }
+
+    #[test]
+    fn coming_online_is_one_line_and_going_on_purpose_another() {
+        let mut feed = Feed::default();
+        assert!(feed.take(step(0, "offline", "unlinked"), 0).is_empty());
+        assert_eq!(texts(feed.take(step(100, "unlinked", "online"), 100)), ["■  ci is online"]);
+        let away = |to: &str, from: &str| {
+            let data =
+                json!({"name": "ci", "from": from, "to": to, "away": {"reason": "shutdown", "since": 1}});
+            event(9, &format!("machine.{to}"), ("machine", "mach_1"), data)
+        };
+        assert_eq!(texts(feed.take(away("unlinked", "online"), 200)), ["□  ci quit Teamlamp"]);
+        assert!(feed.take(away("offline", "unlinked"), 45_000).is_empty(), "that was said");
+        assert_eq!(texts(feed.take(step(50_000, "offline", "online"), 50_000)), ["■  ci is online"]);
+    }
+
+    #[test]
+    fn a_session_ends_once() {
+        let mut feed = Feed::default();
+        let turn = |to: &str| {
+            let data =
+                json!({"harness": "codex", "machine_id": "mach_1", "root": "r", "from": "idle", "to": to});
+            event(1, "session.turn", ("session", "s"), data)
+        };
+        let ended = |reason: &str| {
+            let data = json!({"harness": "codex", "machine_id": "mach_1", "reason": reason});
+            event(2, "session.ended", ("session", "s"), data)
+        };
+        assert_eq!(texts(feed.take(turn("ended"), 1)), ["–  r ended · Codex on a machine"]);
+        assert!(feed.take(ended("ended"), 2).is_empty());
+        assert_eq!(texts(feed.take(ended("ended"), 3)), ["–  r ended · Codex on a machine"]);
+        feed.take(turn("ended"), 4);
+        feed.take(turn("working"), 5);
+        assert_eq!(feed.take(ended("reporter_left"), 6).len(), 1);
     }
 
     #[test]

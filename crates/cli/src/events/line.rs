@@ -14,26 +14,42 @@ use teamlamp_wire::text::visible;
 /// More of a custom event's data than this is cut.
 const DATA_CHARS: usize = 100;
 
-/// The names of machines, learned from the list and from their own events.
+/// More sessions than this are not remembered by name.
+const ROOTS: usize = 10_000;
+
+/// The names of machines and of sessions' roots, learned from the list and from events.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(BTreeMap<String, String>);
+pub(super) struct Names {
+    machines: BTreeMap<String, String>,
+    roots: BTreeMap<String, String>,
+}
 
 impl Names {
-    pub(super) fn of(names: BTreeMap<String, String>) -> Self {
-        Self(names)
+    pub(super) fn of(machines: BTreeMap<String, String>) -> Self {
+        Self { machines, roots: BTreeMap::new() }
     }
 
-    /// Takes a name from an event about a machine.
+    /// Takes the names that an event tells.
     pub(super) fn learn(&mut self, event: &Event) {
-        if event.resource.kind == "machine"
-            && let Some(name) = event.data.get("name").and_then(Value::as_str)
-        {
-            self.0.insert(event.resource.id.clone(), name.to_owned());
+        let id = &event.resource.id;
+        let (field, known) = match event.resource.kind.as_str() {
+            "machine" => ("name", &mut self.machines),
+            "session" => ("root", &mut self.roots),
+            _ => return,
+        };
+        let Some(name) = event.data.get(field).and_then(Value::as_str) else { return };
+        known.insert(id.clone(), name.to_owned());
+        if self.roots.len() > ROOTS {
+            self.roots.pop_first();
         }
     }
 
     fn machine(&self, id: &str) -> String {
-        self.0.get(id).map_or_else(|| "a machine".to_owned(), |name| visible(name))
+        self.machines.get(id).map_or_else(|| "a machine".to_owned(), |name| visible(name))
+    }
+
+    fn root(&self, session: &str) -> String {
+        self.roots.get(session).map_or_else(|| "A session".to_owned(), |root| visible(root))
     }
 }
 
@@ -61,10 +77,9 @@ pub(super) fn of(event: &Event, names: &Names) -> Line {
     let Some(KindOf::Listed(kind)) = kind_of(&event.kind) else { return custom(event) };
     let name = visible(word("name"));
     let subject = match kind.resource {
-        "session" => match word("root") {
-            "" => "A session".to_owned(),
-            root => visible(root),
-        },
+        // An end may come without the root, which its machine no longer reports.
+        "session" if word("root").is_empty() => names.root(&event.resource.id),
+        "session" => visible(word("root")),
         "machine" if name.is_empty() => names.machine(&event.resource.id),
         _ => name,
     };
@@ -109,8 +124,14 @@ fn says<'a>(event: &'a Event, word: impl Fn(&str) -> &'a str) -> (Sign, String, 
         "machine.renamed" => (quiet, "A machine is now called".into(), String::new()),
         "machine.revoked" => plain(("✕", Style::Broken), "was revoked"),
         "machine.online" => plain(machine(Connection::Online), "is online"),
-        "machine.unlinked" => plain(machine(Connection::Unlinked), "lost its live link"),
-        "machine.offline" => plain(machine(Connection::Offline), gone(event)),
+        "machine.unlinked" => match gone(event) {
+            Some(went) => plain(machine(Connection::Offline), went),
+            None if word("from") == "offline" => {
+                plain(machine(Connection::Unlinked), "reports again, without a live link")
+            }
+            None => plain(machine(Connection::Unlinked), "lost its live link"),
+        },
+        "machine.offline" => plain(machine(Connection::Offline), gone(event).unwrap_or("went offline")),
         "machine.cloned" => {
             plain(("✕", Style::Broken), "runs twice: its identity is on another computer too")
         }
@@ -138,13 +159,13 @@ fn says<'a>(event: &'a Event, word: impl Fn(&str) -> &'a str) -> (Sign, String, 
     }
 }
 
-fn gone(event: &Event) -> &'static str {
-    let away = event.data.get("away").and_then(|away| away.get("reason")).and_then(Value::as_str);
-    match away {
-        Some("asleep") => "went to sleep",
-        Some("shutdown") => "quit Teamlamp",
-        Some("paused") => "paused reporting",
-        _ => "went offline",
+/// How a machine went, where it said so.
+pub(super) fn gone(event: &Event) -> Option<&'static str> {
+    match event.data.get("away")?.get("reason")?.as_str()? {
+        "asleep" => Some("went to sleep"),
+        "shutdown" => Some("quit Teamlamp"),
+        "paused" => Some("paused reporting"),
+        _ => None,
     }
 }
 
@@ -226,6 +247,8 @@ pub(super) mod tests {
         let lines = [
             told("machine.online", ("machine", "mach_1"), json!({"name": "ada-laptop"})),
             told("machine.offline", ("machine", "mach_1"), json!({"away": {"reason": "asleep", "since": 1}})),
+            told("machine.unlinked", ("machine", "mach_1"), json!({"from": "online"})),
+            told("machine.unlinked", ("machine", "mach_1"), json!({"from": "offline"})),
             told("member.joined", ("principal", "prin_1"), json!({"name": "Mate", "role": "member"})),
             session("session.started", json!({"harness": "codex", "machine_id": "mach_9", "turn": "idle"})),
             session("session.turn", at("idle", "working")),
@@ -239,6 +262,8 @@ pub(super) mod tests {
         insta::assert_snapshot!(lines.join("\n"), @r#"
         09:26:40  ■  ada-laptop is online
         09:26:40  □  ada-laptop went to sleep
+        09:26:40  ◧  ada-laptop lost its live link
+        09:26:40  ◧  ada-laptop reports again, without a live link
         09:26:40  ·  Mate joined as member
         09:26:40  ○  A session started · Codex on a machine
         09:26:40  ◉  billing started to work · Claude Code on ada-laptop

@@ -122,6 +122,7 @@ impl Shown {
     async fn open(&mut self, args: &Events, filter: &Filter, from: &Sources, out: &Out) -> Result<(), Fail> {
         if let Ok(line) = now(from, out).await {
             out.line(&line)?;
+            out.line("")?;
         }
         let (since, most) = match args.since {
             Some(seconds) => (out.clock.now_ms() - seconds * 1_000, usize::MAX),
@@ -205,7 +206,10 @@ async fn now(from: &Sources, out: &Out) -> Result<String, ClientError> {
         out.paint(Style::Strong, &teamlamp_wire::text::visible(&from.context.team_name)),
         online,
         words::count(machines.len(), "machine", "machines"),
-        words::count(sessions.len(), "agent runs", "agents run"),
+        match sessions.len() {
+            0 => "no agents run".to_owned(),
+            n => words::count(n, "agent runs", "agents run"),
+        },
     );
     if waiting > 0 {
         let waits = words::count(waiting, "waits for a person", "wait for a person");
