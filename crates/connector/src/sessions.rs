@@ -49,6 +49,8 @@ const DEBOUNCE_MS: i64 = 200;
 const TICK_MS: i64 = 2_000;
 /// How often folders are listed although no live session's file is missing.
 const SWEEP_MS: i64 = 15_000;
+/// A file's time can stand still for changes this close together: what is newer is looked into again.
+const FILE_TIME_SETTLED_MS: i64 = 2_000;
 /// How much a process's start, computed from ticks since boot, and a record's time may differ.
 const CLOCK_SLACK_MS: i64 = 1_000;
 
@@ -195,6 +197,14 @@ mod tests {
         let start = stat.rsplit(')').next().unwrap().split_whitespace().nth(19).unwrap();
         let id = "11111111-1111-4111-8111-111111111111";
         format!(r#"{{"sessionId":"{id}","cwd":"/home/dev/acme","procStart":"{start}","status":"{status}"}}"#)
+    }
+
+    #[test]
+    fn what_is_done_now_and_then_is_due_after_its_time_and_when_the_clock_was_set_back() {
+        assert!(is_due(None, 10, 100));
+        assert!(!is_due(Some(100), 10, 109));
+        assert!(is_due(Some(100), 10, 110));
+        assert!(is_due(Some(100), 10, 50));
     }
 
     async fn until_turn(sessions: &Sessions, turn: Turn) -> Arc<Found> {

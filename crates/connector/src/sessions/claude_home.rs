@@ -59,7 +59,7 @@ impl ClaudeHome {
     }
 
     /// Reads the registry files that changed.
-    fn read_registry(&mut self) {
+    fn read_registry(&mut self, now: Millis) {
         let mut before = std::mem::take(&mut self.entries);
         for file in fs::read_dir(&self.registry).into_iter().flatten().flatten() {
             let Some(pid) = file.file_name().to_str().and_then(claude_registry::pid_of) else { continue };
@@ -69,8 +69,9 @@ impl ClaudeHome {
             }
             let stamp = (file_id(&meta), meta.len(), modified_ms(&meta));
             let known = before.remove(&pid);
-            if let Some(known) = known.as_ref().filter(|known| known.stamp == stamp && known.entry.is_some())
-            {
+            // One word can replace another of its length within one tick of the file's time.
+            let settled = stamp.2.is_some_and(|at| at + super::FILE_TIME_SETTLED_MS < now);
+            if let Some(known) = known.as_ref().filter(|k| settled && k.stamp == stamp && k.entry.is_some()) {
                 let entry = known.entry.clone();
                 self.entries.insert(pid, Kept { stamp, entry });
                 continue;
@@ -103,7 +104,9 @@ impl ClaudeHome {
     fn unregistered(&mut self, liveness: &mut Liveness, now: Millis) -> Vec<(String, u32)> {
         let entries = &self.entries;
         let could_be = |p: &&Process| {
-            matches!(p.name.as_str(), "claude" | "claude.exe" | "node")
+            // The native program's own file is named by its version.
+            let is_version = p.name.starts_with(|c: char| c.is_ascii_digit());
+            (is_version || matches!(p.name.as_str(), "claude" | "claude.exe" | "node"))
                 && !entries.contains_key(&p.pid)
                 && !entries.contains_key(&p.parent)
         };
@@ -199,7 +202,7 @@ impl Harness for ClaudeHome {
     }
 
     fn look(&mut self, liveness: &mut Liveness, now: Millis) -> Look {
-        self.read_registry();
+        self.read_registry(now);
         let entries = self.live_entries(liveness, now);
         let unregistered = self.unregistered(liveness, now);
         let ids = entries.keys().map(String::as_str).chain(unregistered.iter().map(|(id, _)| id.as_str()));

@@ -80,10 +80,10 @@ impl CodexHome {
             })
     }
 
-    /// Whether a thread is a session of its own. Without a rollout that shows with time.
+    /// Whether a thread is a session of its own. Before its rollout says so, that shows with time.
     fn is_own(&self, thread: &str, held: &Held, now: Millis) -> bool {
-        match self.rollouts.get(thread) {
-            Some(rollout) => !rollout.facts().is_subagent,
+        match self.rollouts.get(thread).map(Tail::facts).filter(|rollout| rollout.id.is_some()) {
+            Some(rollout) => !rollout.is_subagent,
             None => now >= held.locked_at + EMPTY_SHOWS_MS,
         }
     }

@@ -6,8 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use teamlamp_wire::Millis;
 
-/// A folder's time can stand still for changes this close together, so one that is newer is listed again.
-const SETTLED_MS: i64 = 2_000;
 /// The most folders that are listed, newest names first.
 const FOLDERS_MAX: usize = 20_000;
 /// The most names that are kept of one folder.
@@ -56,7 +54,7 @@ impl Folders {
         seen: &mut BTreeMap<PathBuf, Listed>,
     ) {
         let Some(stamp) = stamp(&folder).filter(|_| seen.len() < FOLDERS_MAX) else { return };
-        let settled = stamp.modified_at + SETTLED_MS < now;
+        let settled = stamp.modified_at + super::FILE_TIME_SETTLED_MS < now;
         let listed = match self.listed.remove(&folder) {
             Some(known) if known.stamp.as_ref() == Some(&stamp) => known,
             _ => self.list(&folder, depth, settled.then_some(stamp)),

@@ -129,10 +129,10 @@ impl<F: Facts> Tail<F> {
         Ok(())
     }
 
-    /// Whether this is the file of last time, only longer.
+    /// Whether this is the file of last time, only longer: what was read is where it was.
     fn goes_on(&self, file: &mut File, stat: Stat) -> io::Result<bool> {
         let Some(before) = self.stat else { return Ok(false) };
-        if before.id != stat.id || stat.bytes < self.position {
+        if before.id != stat.id {
             return Ok(false);
         }
         let seam_at = self.position - self.seam.len() as u64;

@@ -133,6 +133,17 @@ fn a_file_seen_half_written_leaves_the_entry_before_it_in_force() {
 }
 
 #[test]
+fn a_word_that_is_replaced_by_one_of_its_length_is_seen() {
+    let mut world = World::new();
+    world.process(4242);
+    for status in ["busy", "idle", "busy", "idle"] {
+        world.entry(4242, ONE, |e| e["status"] = json!(status));
+        written_at(&world.root.join("sessions/4242.json"), NOW - 500);
+        assert_eq!(world.look()[0].seen.turn == Turn::Idle, status == "idle");
+    }
+}
+
+#[test]
 fn an_entry_without_a_status_leaves_the_turn_to_the_transcript() {
     let mut world = World::new();
     world.process(4242);
@@ -193,13 +204,16 @@ fn a_process_that_keeps_no_entry_is_found_by_its_folder() {
     let mut world = World::new();
     let old = world.transcript("-home-dev-acme", TWO, &fixture("claude-idle.jsonl"));
     written_at(&old, STARTED_AT - 1_000);
-    world.process(7);
+    world.proc.start(7, 1, &["/usr/bin/claude"], Path::new("/home/dev/acme"), STARTED_AT);
     assert_eq!(world.ids(), [""; 0], "a session of yesterday is not woken by a process of today");
     let path = world.transcript("-home-dev-acme", ONE, &fixture("claude-idle.jsonl"));
     written_at(&path, NOW - 60_000);
+    let idle = TurnSeen::known(Turn::Idle, Some(1_787_216_412_000));
     let live = world.look();
     assert_eq!((live.len(), live[0].native_id.as_str(), live[0].pid), (1, ONE, Some(7)));
-    assert_eq!(live[0].seen, TurnSeen::known(Turn::Idle, Some(1_787_216_412_000)));
+    assert_eq!(live[0].seen, idle);
+    written_at(&path, NOW);
+    assert_eq!(world.look()[0].seen, idle, "a file that is touched is no activity");
     world.proc.end(7);
     assert_eq!(world.look().len(), 0);
 }
@@ -228,7 +242,7 @@ fn a_session_with_an_entry_is_never_taken_for_another_process() {
     let mut world = World::new();
     let path = world.transcript("-home-dev-acme", ONE, &fixture("claude-idle.jsonl"));
     written_at(&path, NOW);
-    world.entry(1, ONE, |_| ());
+    world.entry(9, ONE, |_| ());
     world.process(7);
     assert_eq!(world.ids(), [""; 0]);
 }

@@ -235,7 +235,7 @@ fn a_file_from_before_the_envelope_tells_no_turn() {
 
 #[test]
 fn of_a_tail_without_a_start_the_turn_is_open_and_its_start_not_made_up() {
-    let mut rollout = read(&meta());
+    let mut rollout = read(&[meta(), started(1, "a"), call(2, "c", "request_user_input", "{}")].join("\n"));
     rollout.gap();
     assert_eq!(turn(&rollout), (Turn::Unknown, None, false));
     feed(&mut rollout, &call(5, "c", "exec_command", "{}"));
@@ -270,7 +270,8 @@ proptest! {
         let mut rollout = Rollout::default();
         lines.iter().for_each(|line| rollout.line(Line::Whole(line)));
         rollout.turn(childless(), 0);
-        (thread_of(&name), made_at(&name));
+        thread_of(&name);
+        made_at(&name);
     }
 
     #[test]

@@ -146,6 +146,24 @@ fn after_new_the_thread_before_is_over_unless_its_turn_goes_on() {
 }
 
 #[test]
+fn a_child_from_before_the_call_does_not_mean_that_it_was_allowed() {
+    let mut world = World::new();
+    world.process(7, &["codex"]);
+    world.lock(ONE, 7, NOW - 60_000);
+    let arguments = r#"{"cmd":"x","sandbox_permissions":"require_escalated"}"#;
+    let call = json!({"type":"function_call","name":"exec_command","call_id":"c","arguments":arguments});
+    world.rollout(ONE, &[meta(ONE), started(), record("response_item", call)]);
+    let there = Path::new("/home/dev/acme");
+    world.proc.start(8, 7, &["dev-server"], there, STARTED_AT + 1_000);
+    let waits = |world: &mut World| world.look()[0].seen.turn == Turn::WaitingApproval;
+    assert!(waits(&mut world));
+    world.proc.start(9, 7, &["cargo"], Path::new("/elsewhere"), NOW - 1_000);
+    assert!(waits(&mut world));
+    world.proc.start(10, 7, &["cargo"], &there.join("sub"), NOW - 1_000);
+    assert!(!waits(&mut world));
+}
+
+#[test]
 fn a_server_holds_the_threads_of_many_windows() {
     let mut world = World::new();
     world.process(7, &["/x/codex", "app-server"]);
