@@ -20,6 +20,7 @@ export class Recorded implements Backend {
   /** Every command but `state`, in order, with its request. */
   readonly calls: { command: string; request: unknown }[] = [];
   #scene: Scene;
+  #version = 1;
   #take: (patch: Patch) => void = () => {};
   #waiting = new Map<string, { answer: (value: unknown) => void; refuse: (failure: Failure) => void }>();
 
@@ -45,15 +46,19 @@ export class Recorded implements Backend {
 
   #state(): Promise<WindowState> {
     const { state } = this.#scene;
-    return state === "never" || state === "unreachable" ? new Promise(() => {}) : Promise.resolve(state);
+    return state === "never" || state === "unreachable" ? new Promise(() => {}) : Promise.resolve({ ...state, version: this.#version });
   }
 
   /** The app says that something changed. */
   patch(...changes: Change[]): void {
-    const { state } = this.#scene;
-    if (typeof state === "string") return;
-    state.version += 1;
-    this.#take({ version: state.version, changes });
+    this.#version += 1;
+    this.#take({ version: this.#version, changes });
+  }
+
+  /** Something changed that the window never hears of, but in the whole state. */
+  lose(state: WindowState): void {
+    this.#version += 1;
+    this.#scene.state = state;
   }
 
   /** From now on a command answers so; one that waits is answered now. */

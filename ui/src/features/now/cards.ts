@@ -53,11 +53,12 @@ export function sessionName({ session }: SessionRow): string {
   return visible(session.root ?? session.title ?? "") || t.now.untitled;
 }
 
-/** How a machine is, in the words of a person. */
-export function presence(machine: Machine, now: number): { words: string; exact: string } {
+/** How a machine is, in the words of a person; where that may no longer be so, when it was last seen. */
+export function presence(machine: Machine, now: number, stale = false): { words: string; exact: string } {
   const seen = machine.last_seen_at;
   if (seen === null) return { words: t.now.starting, exact: "" };
   const told = { exact: exact(seen) };
+  if (stale && machine.connection !== "offline") return { ...told, words: ago(seen, now) };
   if (machine.connection === "online") {
     return { ...told, words: now - seen <= ONLINE_MS ? ago(seen, now) : t.now.online };
   }
@@ -107,8 +108,9 @@ export function shownContext(state: WindowState) {
   return state.status.contexts.find((context) => context.id === state.team?.context) ?? null;
 }
 
-/** The machines: this one, then the person's others, then those that are up, by name. */
-export function cards(state: WindowState, now: number): Card[] {
+/** The machines: this one, then the person's others, then those that are up, by name. Where the state is
+ *  of `readAt` and may no longer be so, its sessions keep the durations that they had then. */
+export function cards(state: WindowState, now: number, readAt: number | null = null): Card[] {
   const context = shownContext(state);
   const rank = (machine: Machine) =>
     (machine.id === context?.machine_id ? 0 : machine.custodian_id === context?.principal_id ? 1 : 2) * 2 +
@@ -124,7 +126,7 @@ export function cards(state: WindowState, now: number): Card[] {
     .sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name) || (a.id < b.id ? -1 : 1))
     .map((machine) => {
       const off = machine.connection === "offline";
-      const { words, exact } = presence(machine, now);
+      const { words, exact } = presence(machine, now, readAt !== null);
       return {
         id: machine.id,
         name: visible(machine.name),
@@ -133,7 +135,7 @@ export function cards(state: WindowState, now: number): Card[] {
         tone: off ? "faint" : machine.connection === "online" ? "ok" : "soft",
         presence: words,
         presenceExact: exact,
-        lines: lines(byMachine.get(machine.id) ?? [], machine, now),
+        lines: lines(byMachine.get(machine.id) ?? [], machine, readAt ?? now),
       };
     });
 }
