@@ -7,7 +7,7 @@ pub use fault::{ActFault, StartFault};
 use crate::board::Board;
 use crate::claim::Claim;
 use crate::config::Config;
-use crate::contexts::{Context, Contexts};
+use crate::contexts::{Context, Contexts, choose};
 use crate::custody::Place;
 use crate::enrollment::{JoinFault, LeaveFault, Left};
 use crate::home::HomeFault;
@@ -88,6 +88,14 @@ struct Inner {
 struct Running {
     team: Arc<Team>,
     tasks: Tasks,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Nobody can end it in order any more.
+        self.tasks.kill();
+        self.door.kill();
+    }
 }
 
 impl Running {
@@ -271,11 +279,13 @@ impl Connector {
 
     /// Leaves a team in order, revokes this machine there and forgets its secrets.
     pub async fn leave(&self, context: &str) -> Result<Left, LeaveFault> {
+        let id =
+            choose(&self.contexts(), Some(context)).map_or_else(|_| context.to_owned(), |c| c.id.clone());
         {
             let _changing = self.0.changing.lock().await;
-            self.stop(context).await;
+            self.stop(&id).await;
         }
-        let left = self.0.install.leave(context).await;
+        let left = self.0.install.leave(&id).await;
         if let Err(fault) = self.reload().await {
             tracing::warn!(%fault, "the contexts could not be read again");
         }

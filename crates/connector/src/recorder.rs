@@ -116,7 +116,12 @@ fn changes(before: &AllShown, now_shown: &AllShown, now: Millis) -> Vec<Change> 
             Some(new) if new.live => {
                 change(native, new, What::Turned { from: old.turn, to: new.turn }, new.since);
             }
-            gone => change(native, old, What::Ended, gone.and_then(|g| g.since)),
+            gone => {
+                // As a report would: the turn ends, and with it the session.
+                let at = gone.and_then(|g| g.since);
+                change(native, old, What::Turned { from: old.turn, to: Turn::Ended }, at);
+                change(native, old, What::Ended, at);
+            }
         }
     }
     for (native, new) in now_shown.iter().filter(|(_, s)| s.live) {
@@ -156,7 +161,9 @@ mod tests {
             ("a", &What::Started { turn: Turn::Working }, 10),
             ("a", &What::Turned { from: Turn::Working, to: Turn::Idle }, 20),
             ("b", &What::Started { turn: Turn::Working }, 21),
+            ("a", &What::Turned { from: Turn::Idle, to: Turn::Ended }, 30),
             ("a", &What::Ended, 30),
+            ("b", &What::Turned { from: Turn::Working, to: Turn::Ended }, 41),
             ("b", &What::Ended, 41),
         ];
         assert_eq!(said(&taken), expected);
@@ -191,14 +198,16 @@ mod tests {
         recorder.observe(&view(&[]), 20);
         recorder.observe(&view(&[("a", Turn::Idle, 30)]), 31);
         assert!(recorder.gone().is_empty());
-        assert_eq!(recorder.take().len(), 2);
+        assert_eq!(recorder.take().len(), 3);
     }
 
     #[test]
     fn a_restart_tells_only_what_changed_meanwhile() {
         let mut recorder = Recorder::resuming(view(&[("a", Turn::Working, 10), ("b", Turn::Idle, 10)]));
         recorder.observe(&view(&[("a", Turn::Working, 10), ("c", Turn::Idle, 15)]), 20);
-        let expected = [("c", &What::Started { turn: Turn::Idle }, 15), ("b", &What::Ended, 20)];
+        let ends = What::Turned { from: Turn::Idle, to: Turn::Ended };
+        let expected =
+            [("c", &What::Started { turn: Turn::Idle }, 15), ("b", &ends, 20), ("b", &What::Ended, 20)];
         assert_eq!(said(&recorder.take()), expected);
     }
 

@@ -48,8 +48,8 @@ async fn send(team: &Team, client: &Client) -> Result<(), ClientError> {
         let (known_rows, lost): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|(_, row)| ids.contains_key(&row.native()));
         team.journal.done(&lost.iter().map(|(number, _)| *number).collect::<Vec<_>>());
-        for batch in [known_rows.as_slice()].into_iter().filter(|batch| !batch.is_empty()) {
-            publish(team, client, batch, &ids, &machine).await?;
+        if !known_rows.is_empty() {
+            publish(team, client, &known_rows, &ids, &machine).await?;
         }
     }
 }
@@ -131,6 +131,10 @@ pub(super) async fn register(
         }
     }
     Ok(())
+}
+
+pub(super) fn took_long(peer: &str) -> ClientError {
+    TransportFault::new(FaultKind::Timeout, peer, "nothing came in time").into()
 }
 
 pub(super) fn no_machine() -> ClientError {

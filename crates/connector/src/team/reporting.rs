@@ -25,6 +25,10 @@ use tokio::sync::watch;
 const JITTER: u32 = 10;
 /// How long the first report waits for the first scan.
 const SCAN: Duration = Duration::from_secs(30);
+/// How long anything beside a report may keep the next one waiting.
+const SIDE: Duration = Duration::from_secs(10);
+/// How long the first sign-in is hoped for before what happens goes to the outbox.
+const SIGN_IN: Duration = Duration::from_secs(30);
 /// How long the last report and the goodbye may take: within 3 s with everything else.
 const FAREWELL: Duration = Duration::from_millis(1_200);
 const GOODBYE: Duration = Duration::from_millis(1_000);
@@ -102,13 +106,26 @@ impl Team {
                 biased;
                 () = self.quit.cancelled() => return,
                 _ = pause.changed() => continue,
-                signed = self.sign_in.wait(), if !paused => signed,
+                signed = self.signed_in(), if !paused => signed,
             };
-            match self.connection(&signed).await {
-                End::Leave(AwayReason::Paused) => {}
+            let end = self.connection(&signed).await;
+            match end {
+                End::Leave(AwayReason::Paused) => continue,
                 End::Leave(_) => return,
                 End::Refused => self.sign_in.refused(signed.number),
                 End::Cloned => self.sign_in.cloned(signed.number),
+            }
+            self.journal.unanswered();
+        }
+    }
+
+    /// Waits for a sign-in; what happens where there is none for a while goes to the outbox.
+    async fn signed_in(&self) -> Signed {
+        match self.install.clock.within(SIGN_IN, self.sign_in.wait()).await {
+            Some(signed) => signed,
+            None => {
+                self.journal.unanswered();
+                self.sign_in.wait().await
             }
         }
     }
@@ -212,10 +229,20 @@ impl Team {
             again: false,
         };
         self.first_scan().await;
+        let mut redial = self.signals.redial.subscribe();
         loop {
             self.wait_until_due(&mut rhythm).await;
             let saying = self.journal.say();
-            match self.beat(signed, &saying.said).await {
+            let beat = tokio::select! {
+                biased;
+                // What was under way when the computer fell asleep will not be answered.
+                _ = redial.changed() => {
+                    signed.client.forget_idle();
+                    continue;
+                }
+                beat = self.beat(signed, &saying.said) => beat,
+            };
+            match beat {
                 Ok(answer) => {
                     self.answered(&answer, &saying, &mut rhythm);
                     self.configure(signed).await;
@@ -246,9 +273,8 @@ impl Team {
         let mut kicked = self.reporter.kicked.subscribe();
         loop {
             let (now, pace) = (clock.monotonic(), self.reporter.pace());
-            let changed = rhythm.again
-                || rhythm.told.as_ref().is_some_and(|told| *told != self.journal.say().said)
-                || rhythm.told.is_some() && *self.reporter.configuration.borrow();
+            let changed =
+                rhythm.again || rhythm.told.as_ref().is_some_and(|told| *told != self.journal.say().said);
             let due =
                 rhythm.retry_at.unwrap_or_else(|| pace.next(rhythm.last, changed, rhythm.jittered, now));
             if due <= now {
@@ -257,7 +283,11 @@ impl Team {
             tokio::select! {
                 biased;
                 _ = nudge.changed() => break,
-                _ = kicked.changed() => if rhythm.retry_at.is_some() { break },
+                _ = kicked.changed() => {
+                    if rhythm.retry_at.is_some() || *self.reporter.configuration.borrow() {
+                        break;
+                    }
+                }
                 _ = journal.changed() => {}
                 () = clock.sleep_until(due) => {}
             }
@@ -274,7 +304,9 @@ impl Team {
         let team = self.context().team_id;
         flush::outbox(self, &client).await?;
         let known = self.registered_as_wanted();
-        match flush::register(self, &client, said.registrations(&known)).await {
+        let registering = flush::register(self, &client, said.registrations(&known));
+        let registered = self.install.clock.within(SIDE, registering).await;
+        match registered.unwrap_or_else(|| Err(flush::took_long(client.peer()))) {
             // The report says which sessions are not known; everything else of it counts.
             Err(fault) if matches!(fault.status(), Some(400 | 409 | 413)) => {
                 tracing::warn!(context = %self.id, %fault, "sessions could not be registered");
@@ -361,17 +393,22 @@ impl Team {
         if !*self.reporter.configuration.borrow() {
             return;
         }
-        self.reporter.configuration.send_replace(false);
         let Some(who) = self.who() else { return };
-        let read = signed.client.at("configuration");
-        match read.configuration(&self.context().team_id, &who.machine).await {
+        let (client, team) = (signed.client.at("configuration"), self.context().team_id);
+        // What changes while it is read is read again.
+        self.reporter.configuration.send_replace(false);
+        let read = self.install.clock.within(SIDE, client.configuration(&team, &who.machine)).await;
+        match read.unwrap_or_else(|| Err(flush::took_long(client.peer()))) {
             Ok(configuration) => {
                 let intervals = configuration.intervals;
                 *self.reporter.pace.lock().unwrap_or_else(PoisonError::into_inner) =
                     Pace::of(intervals.heartbeat_ms, intervals.report_min_ms);
                 self.journal.share(configuration.sync_rules);
             }
-            Err(fault) => tracing::debug!(context = %self.id, %fault, "the configuration could not be read"),
+            Err(fault) => {
+                tracing::debug!(context = %self.id, %fault, "the configuration could not be read");
+                self.reporter.configuration.send_replace(true);
+            }
         }
     }
 }

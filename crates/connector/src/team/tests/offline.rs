@@ -34,6 +34,7 @@ async fn what_happened_offline_is_told_in_order_with_its_own_times_before_the_ne
         ("session.turn", "sess_a", Some(100)),
         ("session.turn", "sess_a", Some(200)),
         ("session.started", "sess_b", Some(210)),
+        ("session.turn", "sess_a", Some(300)),
         ("session.ended", "sess_a", Some(300)),
     ];
     assert_eq!(told, expected);
@@ -44,7 +45,7 @@ async fn what_happened_offline_is_told_in_order_with_its_own_times_before_the_ne
     assert_eq!(beat.bindings.len(), 1);
     drop(state);
     world.pass(60).await;
-    assert_eq!(world.server.state().published.len(), 4, "told once");
+    assert_eq!(world.server.state().published.len(), 5, "told once");
     connector.shutdown().await;
 }
 
