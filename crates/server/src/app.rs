@@ -40,6 +40,8 @@ pub struct Parts {
     pub tasks: Tasks,
     /// Rate limits and tallies (in memory; a restart forgives).
     pub limits: crate::access::rate_limit::Limits,
+    /// What was lately read of credentials.
+    pub known: crate::access::auth::Known,
     /// The requests with an idempotency key that are under way.
     pub flights: crate::access::idempotency::Flights,
     /// The host names that are answered to.

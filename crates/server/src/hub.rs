@@ -28,6 +28,7 @@ pub struct Hub {
     links: Arc<Mutex<Links>>,
     presence_due: Arc<tokio::sync::Notify>,
     credentials_ended: Arc<AtomicU64>,
+    callers_changed: Arc<AtomicU64>,
     links_made: Arc<AtomicU64>,
 }
 
@@ -92,6 +93,11 @@ impl Hub {
         self.credentials_ended.load(Ordering::SeqCst)
     }
 
+    /// How many commits changed what is known of who asks: what was read before another number is old.
+    pub fn callers_changed(&self) -> u64 {
+        self.callers_changed.load(Ordering::SeqCst)
+    }
+
     /// Makes a link the one of its machine, and tells an older one that it was replaced.
     pub fn link(&self, machine: &MachineId) -> Linked {
         let number = self.links_made.fetch_add(1, Ordering::SeqCst);
@@ -128,6 +134,9 @@ impl Hub {
         let everyone = !effects.credentials.is_empty();
         if everyone {
             self.credentials_ended.fetch_add(1, Ordering::SeqCst);
+        }
+        if effects.callers {
+            self.callers_changed.fetch_add(1, Ordering::SeqCst);
         }
         self.events.wake(&effects.events.iter().chain(&effects.access).collect(), everyone);
         self.presence.wake(&effects.presence.iter().chain(&effects.access).collect(), everyone);

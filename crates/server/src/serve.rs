@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 /// The largest head of a request.
 const HEAD_BYTES: usize = 64 << 10;
@@ -69,6 +70,18 @@ impl Drop for Connected {
     }
 }
 
+/// The end of a connection by force: for whoever serves a stream on it to a reader that takes nothing
+/// any more. Each request carries it in its extensions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cut(CancellationToken);
+
+impl Cut {
+    /// Ends the connection at once.
+    pub(crate) fn now(&self) {
+        self.0.cancel();
+    }
+}
+
 /// Accepts connections until the server ends.
 pub(crate) async fn accept(app: App, listener: TcpListener) {
     loop {
@@ -114,11 +127,13 @@ where
 {
     let _place = place;
     let (io, pace) = pace::Paced::new(io, app.clock.clone());
+    let cut = Cut::default();
     let service = service_fn({
-        let app = app.clone();
-        move |request| {
+        let (app, cut) = (app.clone(), cut.clone());
+        move |mut request: http::Request<hyper::body::Incoming>| {
             let busy = pace.begin();
             let app = app.clone();
+            request.extensions_mut().insert(cut.clone());
             async move {
                 let response = dispatch::answer(app, peer, request).await;
                 if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
@@ -147,6 +162,7 @@ where
                 None => return tracing::warn!("a request did not end in time: its connection was cut"),
             }
         }
+        () = cut.0.cancelled() => return tracing::debug!("a connection whose reader takes nothing was cut"),
         result = served.as_mut() => result,
     };
     if let Err(fault) = result {

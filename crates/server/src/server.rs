@@ -121,6 +121,7 @@ impl Server {
             origin,
             tasks: Tasks::new(),
             limits: crate::access::rate_limit::Limits::default(),
+            known: crate::access::auth::Known::default(),
             flights: crate::access::idempotency::Flights::default(),
             streams: crate::events::places::Places::default(),
             tails: crate::events::tail::Tails::default(),

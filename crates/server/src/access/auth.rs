@@ -1,5 +1,7 @@
 //! Whose request it is: the bearer token of the `Authorization` header against the hashes of the store.
-//! Missing, malformed, unknown, revoked and expired are all alike to the caller (spec 01).
+//! Missing, malformed, unknown, revoked and expired are all alike to the caller (spec 01). What was read
+//! of a credential is remembered until a commit changes anything of credentials, so that most requests
+//! ask the database nothing about who asks.
 
 use super::Caller;
 use crate::app::App;
@@ -9,6 +11,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use subtle::ConstantTimeEq;
 use teamlamp_clock::Chance;
 use teamlamp_wire::Millis;
@@ -71,6 +75,46 @@ fn judge(kept: &Kept, token: &TokenHash, now: Millis) -> Option<Use> {
     Some(Use { touch: is_next || slides || kept.first_used_at.is_none(), expires_at })
 }
 
+/// How many credentials are remembered.
+const REMEMBERED: usize = 10_000;
+
+/// Credentials as they were last read, each with the count of changes before its reading.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<BTreeMap<CredentialId, (u64, Kept)>>);
+
+impl Known {
+    fn get(&self, id: &CredentialId, changes: u64) -> Option<Kept> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(id).filter(|(then, _)| *then == changes).map(|(_, kept)| kept.clone())
+    }
+
+    fn put(&self, id: CredentialId, changes: u64, kept: Kept) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= REMEMBERED && !known.contains_key(&id) {
+            known.retain(|_, (then, _)| *then == changes);
+            if known.len() >= REMEMBERED {
+                known.clear();
+            }
+        }
+        known.insert(id, (changes, kept));
+    }
+}
+
+/// The credential of an id, unless it was revoked.
+async fn look_up(app: &App, id: &CredentialId) -> Result<Option<Kept>, ApiError> {
+    // Counted before it is read: a commit in between makes what was read old at once.
+    let changes = app.hub.callers_changed();
+    if let Some(kept) = app.known.get(id, changes) {
+        return Ok(Some(kept));
+    }
+    let asked = id.clone();
+    let found = app.store.read(move |db| Ok(credentials::find(db, &asked)?)).await?;
+    if let Some(kept) = &found {
+        app.known.put(id.clone(), changes, kept.clone());
+    }
+    Ok(found)
+}
+
 /// The holder of the credential that a request presents; `None` where it presents no valid one.
 ///
 /// # Errors
@@ -78,15 +122,13 @@ fn judge(kept: &Kept, token: &TokenHash, now: Millis) -> Option<Use> {
 pub async fn find(app: &App, headers: &HeaderMap) -> Result<Option<Caller>, ApiError> {
     let Some((id, token)) = read(headers) else { return Ok(None) };
     let now = app.clock.now_ms();
-    let found = app.store.read(move |db| Ok(credentials::find(db, &id)?)).await?;
     // An unknown id costs the same comparison as a known one.
-    let Some(kept) = found else {
+    let Some(kept) = look_up(app, &id).await? else {
         let _ = std::hint::black_box(token.ct_eq(&[0; 32]));
         return Ok(None);
     };
     let Some(used) = judge(&kept, &token, now) else { return Ok(None) };
     if used.touch {
-        let id = kept.caller.credential_id.clone();
         let noted =
             app.store.write(move |tx| Ok(credentials::touch(tx, &id, &token, used.expires_at)?)).await;
         match noted {
@@ -151,6 +193,18 @@ mod tests {
         ] {
             assert_eq!(read(&headers(&bad)), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn what_is_known_of_a_credential_is_forgotten_with_any_change_and_bounded() {
+        let known = Known::default();
+        known.put("cred_1".into(), 7, kept("t", None));
+        assert!(known.get(&"cred_1".into(), 7).is_some());
+        assert!(known.get(&"cred_1".into(), 8).is_none());
+        for number in 0..REMEMBERED + 10 {
+            known.put(format!("cred_{number}").into(), 8, kept("t", None));
+        }
+        assert!(known.0.lock().unwrap().len() <= REMEMBERED);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub async fn open(call: Call) -> Result<Reply, ApiError> {
         return long_poll::answer(reader, start, ms(wait * 1_000), seat).await;
     }
     let (inlet, body) = outlet();
-    let writer = Writer::new(inlet, app.clock.clone());
+    let writer = Writer::new(inlet, &call);
     app.tasks.spawn("event stream", run(reader, writer, start, seat));
     Ok(Reply::Raw(sse::response(body)))
 }

@@ -2,6 +2,8 @@
 
 use super::outlet::Inlet;
 use super::sse;
+use crate::request::Call;
+use crate::serve::Cut;
 use bytes::Bytes;
 use teamlamp_clock::{Clock, Moment, ms};
 use teamlamp_wire::frame::Frame;
@@ -13,6 +15,7 @@ pub struct Writer {
     inlet: Inlet,
     clock: Clock,
     last_sent: Moment,
+    cut: Option<Cut>,
 }
 
 /// Why a stream stops.
@@ -33,11 +36,12 @@ impl From<Frame> for Stop {
 }
 
 impl Writer {
-    /// Begins a stream.
-    pub fn new(inlet: Inlet, clock: Clock) -> Self {
+    /// Begins the stream that a call asked for.
+    pub fn new(inlet: Inlet, call: &Call) -> Self {
         inlet.push_last(&sse::opening());
+        let clock = call.app.clock.clone();
         let last_sent = clock.monotonic();
-        Self { inlet, clock, last_sent }
+        Self { inlet, clock, last_sent, cut: call.parts.extensions.get::<Cut>().cloned() }
     }
 
     /// Gives a message to the reader; false where it must wait for room first.
@@ -97,12 +101,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends the stream with a last frame. A reader that does not take even that within 10 s loses what
-    /// waits for it.
+    /// Ends the stream with a last frame.
     pub async fn finish(self, frame: &Frame) {
         self.inlet.push_last(&sse::message(None, &super::frames::other(frame)));
+        self.close().await;
+    }
+
+    /// Ends the stream. A reader that does not take what waits for it within 10 s loses it, and the
+    /// connection: nothing else would ever end one whose other side only does not read.
+    pub async fn close(self) {
         if self.clock.within(ms(STREAM_SLOW_MS), self.inlet.taken()).await.is_none() {
             self.inlet.discard();
+            if let Some(cut) = &self.cut {
+                cut.now();
+            }
         }
     }
 }

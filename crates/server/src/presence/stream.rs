@@ -40,7 +40,7 @@ pub async fn open(call: Call) -> Result<Reply, ApiError> {
     let (authority, install) = authorize(&app, &caller, &team, call.machine_header.clone()).await?;
     let seat = app.streams.take(&caller.credential_id, install.as_ref())?;
     let (inlet, body) = outlet();
-    let writer = Writer::new(inlet, app.clock.clone());
+    let writer = Writer::new(inlet, &call);
     let reader = Reader { app: app.clone(), caller, team, authority, wake, seen: 0 };
     app.tasks.spawn("presence stream", run(reader, writer, after, seat));
     Ok(Reply::Raw(sse::response(body)))
@@ -59,8 +59,8 @@ fn after(call: &Call) -> Result<Option<i64>, ApiError> {
 async fn run(mut reader: Reader, mut writer: Writer, after: Option<i64>, _seat: Seat) {
     match follow(&mut reader, &mut writer, after).await {
         Err(Stop::End(frame)) => writer.finish(&frame).await,
-        // A reader with more than a mebibyte waiting is closed.
-        Err(Stop::Gone | Stop::Slow) => {}
+        // A reader with more than a mebibyte waiting is closed; what waits says where to go on.
+        Err(Stop::Gone | Stop::Slow) => writer.close().await,
         Ok(never) => match never {},
     }
 }

@@ -127,7 +127,13 @@ pub fn touch(
              WHERE id = ?1 AND revoked_at IS NULL AND expires_at > ?3 AND (token_hash = ?2 OR next_hash = ?2)",
         )?
         .execute(params![id.as_str(), token, tx.now_ms, expires_at])?;
+    callers_change(tx);
     Ok(rows == 1)
+}
+
+/// What was read of credentials before this commit is old after it.
+pub(super) fn callers_change(tx: &Tx<'_>) {
+    tx.after_commit(|effects| effects.callers = true);
 }
 
 /// Gives a credential a second token, in the place of an earlier second one that was not used.
@@ -137,6 +143,7 @@ pub fn rotate(tx: &Tx<'_>, id: &CredentialId, next: &TokenHash, expires_at: Mill
          WHERE id = ?1",
     )?
     .execute(params![id.as_str(), next, tx.now_ms, expires_at])?;
+    callers_change(tx);
     Ok(())
 }
 
@@ -148,28 +155,33 @@ pub fn replace_unused(tx: &Tx<'_>, id: &CredentialId, token: &TokenHash) -> rusq
              WHERE id = ?1 AND first_used_at IS NULL AND revoked_at IS NULL AND expires_at > ?3",
         )?
         .execute(params![id.as_str(), token, tx.now_ms])?;
+    callers_change(tx);
     Ok(rows == 1)
 }
 
-/// Revokes one credential; its streams and links notice after the commit.
+/// Their streams and links notice after the commit.
+fn ended(tx: &Tx<'_>, credentials: impl IntoIterator<Item = CredentialId>) {
+    callers_change(tx);
+    tx.after_commit(|effects| effects.credentials.extend(credentials));
+}
+
+/// Revokes one credential.
 pub fn revoke(tx: &Tx<'_>, id: &CredentialId) -> rusqlite::Result<()> {
     tx.prepare_cached("UPDATE credentials SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
         .execute(params![id.as_str(), tx.now_ms])?;
-    tx.after_commit(|effects| {
-        effects.credentials.insert(id.clone());
-    });
+    ended(tx, [id.clone()]);
     Ok(())
 }
 
 /// Revokes every credential of a machine.
 pub fn revoke_of_machine(tx: &Tx<'_>, machine: &MachineId) -> rusqlite::Result<()> {
-    let ended = tx
+    let of_it = tx
         .prepare_cached(
             "UPDATE credentials SET revoked_at = ?2 WHERE machine_id = ?1 AND revoked_at IS NULL RETURNING id",
         )?
         .query_map(params![machine.as_str(), tx.now_ms], |row| Ok(CredentialId(row.get(0)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    tx.after_commit(|effects| effects.credentials.extend(ended));
+    ended(tx, of_it);
     Ok(())
 }
 
@@ -179,7 +191,7 @@ pub fn revoke_of_principal(
     principal: &PrincipalId,
     team: Option<&TeamId>,
 ) -> rusqlite::Result<()> {
-    let ended = tx
+    let of_it = tx
         .prepare_cached(
             "UPDATE credentials SET revoked_at = ?3
              WHERE principal_id = ?1 AND (?2 IS NULL OR team_id = ?2) AND revoked_at IS NULL RETURNING id",
@@ -188,6 +200,6 @@ pub fn revoke_of_principal(
             Ok(CredentialId(row.get(0)?))
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    tx.after_commit(|effects| effects.credentials.extend(ended));
+    ended(tx, of_it);
     Ok(())
 }

@@ -2,6 +2,7 @@
 //! and notes have files of their own.
 
 use super::Tx;
+use super::credentials::callers_change;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use teamlamp_wire::heartbeat::Root;
 use teamlamp_wire::id::{MachineId, PrincipalId, SourceId, TeamId};
@@ -135,6 +136,7 @@ pub fn insert(tx: &Tx<'_>, id: &MachineId, source: &SourceId, new: &Enrolling<'_
 
 /// Makes a machine active again with a key and a name, its source too; what changes raises a revision.
 pub fn enroll_again(tx: &Tx<'_>, id: &MachineId, new: &Enrolling<'_>) -> rusqlite::Result<()> {
+    callers_change(tx);
     tx.prepare_cached(
         "UPDATE machines SET name = ?2, name_fold = ?3, enrollment = 'active', enrollment_key_hash = ?4,
            revision = revision + 1
@@ -146,6 +148,7 @@ pub fn enroll_again(tx: &Tx<'_>, id: &MachineId, new: &Enrolling<'_>) -> rusqlit
 
 /// Renames a machine and its source.
 pub fn rename(tx: &Tx<'_>, id: &MachineId, name: &str, name_fold: &str) -> rusqlite::Result<()> {
+    callers_change(tx);
     tx.prepare_cached(
         "UPDATE machines SET name = ?2, name_fold = ?3, revision = revision + 1 WHERE id = ?1",
     )?
@@ -157,6 +160,7 @@ pub fn rename(tx: &Tx<'_>, id: &MachineId, name: &str, name_fold: &str) -> rusql
 
 /// Revokes a machine and its source.
 pub fn revoke(tx: &Tx<'_>, id: &MachineId) -> rusqlite::Result<()> {
+    callers_change(tx);
     tx.prepare_cached("UPDATE machines SET enrollment = 'revoked', revision = revision + 1 WHERE id = ?1")?
         .execute([id.as_str()])?;
     tx.prepare_cached("UPDATE sources SET state = 'revoked', revision = revision + 1 WHERE machine_id = ?1")?

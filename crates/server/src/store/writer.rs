@@ -31,6 +31,8 @@ pub struct Effects {
     pub events: BTreeSet<TeamId>,
     /// Teams in which what someone may do has changed.
     pub access: BTreeSet<TeamId>,
+    /// Whether what is known of who asks may have changed: tokens, ends, revocations, machines' names.
+    pub callers: bool,
     /// Credentials that ended.
     pub credentials: BTreeSet<CredentialId>,
     /// Teams with new presence transitions, or with a moment at which time will make one.
@@ -45,6 +47,7 @@ impl Effects {
     fn merge(&mut self, other: Self) {
         self.events.extend(other.events);
         self.access.extend(other.access);
+        self.callers |= other.callers;
         self.credentials.extend(other.credentials);
         self.presence.extend(other.presence);
         self.close_links.extend(other.close_links);

@@ -108,6 +108,35 @@ async fn a_shorter_retention_walks_in_windows() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_replay_that_retention_overtakes_ends_rather_than_skips() {
+    let live = Live::paused().await;
+    let mut stream = live.stream("events").await;
+    let start = stream.settled().await.last().unwrap().cursor().to_owned();
+    drop(stream);
+    for _ in 0..20 {
+        let event = json!({ "kind": "custom.cli.n", "data": { "t": "x".repeat(10_000) } });
+        assert_eq!(live.post("events", &json!({ "events": vec![event; 100] })).await.status, 201);
+    }
+    let path = format!("events?after={start}");
+    let mut behind = live.open_stream(live.pipe(4 << 10), &live.owner.token, &path, &[]).await;
+    assert_eq!(behind.next().await.kind(), "event");
+    live.clock().jump(8 * DAY_MS);
+    keep_up(&live).await;
+    let mut last = 3;
+    let end = loop {
+        let frame = behind.next().await;
+        if frame.kind() != "event" {
+            break frame;
+        }
+        last += 1;
+        assert_eq!(frame.sequence(), last, "no gap before the end");
+    };
+    assert_eq!((&end.data["reason"], end.data.get("cursor")), (&json!("retention"), None));
+    let missed = end.data["details"]["events_missed"].as_i64().unwrap();
+    assert_eq!(missed, 2_002 - last - 1, "all but the current one");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_item_that_retention_takes_under_a_snapshot_ends_it() {
     let live = Live::paused().await;
     for part in 0..10 {
