@@ -51,6 +51,13 @@ export function dayKey(at: number): string {
   return `${date.getFullYear()}-${date.getMonth() + 1}-${date.getDate()}`;
 }
 
+/** The local day of a moment: from its first millisecond to that of the next. */
+export function dayAround(at: number): { from: number; to: number } {
+  const date = new Date(at);
+  const from = date.setHours(0, 0, 0, 0);
+  return { from, to: date.setDate(date.getDate() + 1) };
+}
+
 /** `Today`, `Yesterday`, or the date. */
 export function day(at: number, now: number): string {
   if (dayKey(at) === dayKey(now)) return t.time.today;

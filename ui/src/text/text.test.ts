@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { nameFault } from "../components/names";
 import { NOW } from "../testing";
-import { ago, day, moment, span } from "./ages";
+import { ago, day, dayAround, dayKey, moment, span } from "./ages";
 import { visible, visibleJson } from "./visible";
 
 const SECOND = 1000;
@@ -19,6 +19,11 @@ describe("times", () => {
       "1 min ago",
       "2 h 00 ago",
     ]);
+  });
+
+  it("lie within their day", () => {
+    const { from, to } = dayAround(NOW);
+    expect([from - 1, from, to - 1, to].map((at) => dayKey(at) === dayKey(NOW))).toEqual([false, true, true, false]);
   });
 
   it("name days and moments by their distance", () => {

@@ -6,7 +6,7 @@ import type { FeedItem } from "../../wire/FeedItem";
 import { KINDS } from "../../wire/tables";
 import { fold } from "./fold";
 import { names } from "./names";
-import { absorb, ask, nothingOlder, withPage } from "./older";
+import { absorb, ask, joined, nothingOlder, withPage } from "./older";
 import { admits, everything, rows, type Filter } from "./rows";
 import { sentence } from "./sentence";
 
@@ -92,6 +92,13 @@ describe("the feed's rows", () => {
     expect(made.map((row) => (row.row === "day" ? row.label : row.row))).toEqual(["Yesterday", "event", "Today", "event", "new", "event"]);
   });
 
+  it("name a day twice where an event is of an earlier day than the one before it, each row by itself", () => {
+    const day = 86_400_000;
+    const made = build([event(1, { at: NOW }), event(2, { at: NOW - day }), event(3, { at: NOW })]);
+    expect(made.map((row) => (row.row === "day" ? row.label : row.row))).toEqual(["Today", "event", "Yesterday", "event", "Today", "event"]);
+    expect(new Set(made.map((row) => row.key)).size).toBe(made.length);
+  });
+
   it("have no line where all or nothing is new", () => {
     const items = [event(1), event(2)];
     for (const looked of [0, 2, null]) expect(build(items, { looked }).some((row) => row.row === "new")).toBe(false);
@@ -150,6 +157,12 @@ describe("older events", () => {
     const twice = withPage(once, page([9, 8], 8), feed);
     expect(twice.items.map((item) => item.sequence)).toEqual([8, 9]);
     expect(ask(twice, feed)).toBeUndefined();
+  });
+
+  it("are shown once where the live feed reaches back to them", () => {
+    const older = withPage(nothingOlder(""), page([9, 8], 8), feed);
+    const sequences = joined(older, [event(9), ...feed]).map((item) => (item.item === "event" ? item.sequence : 0));
+    expect(sequences).toEqual([8, 9, 10, 11]);
   });
 
   it("keep what falls out of the live feed, so that there is no hole", () => {

@@ -40,6 +40,13 @@ export function withPage(older: Older, page: HistoryPage, feed: FeedItem[]): Old
   return { ...older, items: [...fresh, ...older.items], before };
 }
 
+/** Older events and the live feed as one: an event is in it once, whichever way it came. */
+export function joined(older: Older, feed: FeedItem[]): FeedItem[] {
+  if (older.items.length === 0) return feed;
+  const first = firstSequence(feed) ?? Infinity;
+  return [...older.items.filter((item) => item.sequence < first), ...feed];
+}
+
 /** Keeps what fell out of the live feed, so that no hole opens between the two. */
 export function absorb(older: Older, was: FeedItem[], feed: FeedItem[]): Older {
   const first = firstSequence(feed);

@@ -2,7 +2,7 @@
 // are in rem, so that a list of 10,000 rows knows its length without measuring one.
 
 import { waits } from "../../components/signs";
-import { day, dayKey, span } from "../../text/ages";
+import { day, dayAround, span } from "../../text/ages";
 import { t } from "../../text";
 import type { Event } from "../../wire/Event";
 import type { FeedItem } from "../../wire/FeedItem";
@@ -92,21 +92,22 @@ export function rows(items: FeedItem[], folded: Folded[], { filter, names, looke
   const all = isEverything(filter);
   const eventHeight = narrow ? 3.5 : 2;
   const out: Row[] = [];
-  let shownDay = "";
+  let shown = { from: 0, to: 0 };
   let lineDue = looked !== null;
   for (const item of folded) {
     const first = item.item === "flap" ? item.events[0] : item;
     if (first.item === "event" ? !admits(filter, first.event, names) : !all) continue;
-    const key = dayKey(at(item));
-    if (key !== shownDay) {
-      shownDay = key;
-      out.push({ row: "day", key: `day ${key}`, height: 2, label: day(at(item), now) });
+    const when = at(item);
+    if (when < shown.from || when >= shown.to) {
+      shown = dayAround(when);
+      // An event may be of an earlier day than the one before it: the same day then comes twice.
+      out.push({ row: "day", key: `day ${shown.from} ${out.length}`, height: 2, label: day(when, now) });
     }
     if (first.item === "event" && lineDue && first.sequence > (looked ?? 0)) {
       lineDue = false;
       if (out.some((row) => row.row === "event" || row.row === "flap")) out.push({ row: "new", key: "new", height: 1.5 });
     }
-    if (item.item === "gap") out.push({ row: "gap", key: `gap ${item.at}`, height: narrow ? 4 : 3.25, item });
+    if (item.item === "gap") out.push({ row: "gap", key: `gap ${item.at} ${out.length}`, height: narrow ? 4 : 3.25, item });
     else if (item.item === "flap") out.push({ row: "flap", key: `e${item.events[0].sequence}`, height: eventHeight, item });
     else {
       const { sequence, event } = item;
