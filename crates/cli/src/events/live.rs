@@ -17,7 +17,7 @@ use teamlamp_connector::Context;
 use teamlamp_wire::event::Event;
 use teamlamp_wire::frame::Frame;
 use teamlamp_wire::local::State;
-use teamlamp_wire::machine::Connection;
+use teamlamp_wire::machine::Connection as Presence;
 
 /// How many past events stand before the live ones, where no time was asked for.
 const LATEST: usize = 10;
@@ -34,7 +34,8 @@ pub(super) async fn run(args: &Events, filter: &Filter, from: Sources, out: &Out
     if out.json {
         return frames(&mut stream, filter, out).await;
     }
-    let mut shown = Shown { feed: Feed::of(filter.names.clone()), highest: 0, lost: false };
+    let mut shown =
+        Shown { feed: Feed::of(filter.names.clone()), highest: 0, connection: Connection::default() };
     // Without a cursor the latest events are shown once the snapshot is whole: what is later comes live.
     let mut opening = args.after.is_none();
     loop {
@@ -49,8 +50,8 @@ pub(super) async fn run(args: &Events, filter: &Filter, from: Sources, out: &Out
             }
         };
         let Some(item) = item else { return Ok(()) };
-        if std::mem::take(&mut shown.lost) && matches!(item, Followed::Connected { .. }) {
-            out.note(&out.paint(Style::Quiet, "Connected again."));
+        if let Some(said) = shown.connection.says(&item) {
+            out.note(&out.paint(Style::Quiet, &said));
         }
         match item {
             Followed::Frame { frame: Frame::SnapshotEnd { .. }, .. } if opening => {
@@ -60,8 +61,9 @@ pub(super) async fn run(args: &Events, filter: &Filter, from: Sources, out: &Out
             Followed::Frame { frame: Frame::Event { sequence, data, .. }, .. } => {
                 shown.event(sequence, data, filter, out)?;
             }
-            Followed::Frame { .. } => {}
-            other => shown.connection(other, out)?,
+            Followed::Gap { events_missed, .. } => shown.gap(events_missed, out)?,
+            Followed::Ended { why } => return Err(ended(why)),
+            Followed::Frame { .. } | Followed::Connected { .. } | Followed::Dropped { .. } => {}
         }
     }
 }
@@ -82,7 +84,11 @@ async fn open(args: &Events, from: &Sources) -> BoxStream<'static, Followed> {
 
 /// The frames as they are, one a line; events that were not asked for are left out.
 async fn frames(stream: &mut BoxStream<'static, Followed>, filter: &Filter, out: &Out) -> Result<(), Fail> {
+    let mut connection = Connection::default();
     while let Some(item) = stream.next().await {
+        if let Some(said) = connection.says(&item) {
+            out.note(&said);
+        }
         match item {
             Followed::Frame { frame, .. } => {
                 let admitted = match &frame {
@@ -93,9 +99,8 @@ async fn frames(stream: &mut BoxStream<'static, Followed>, filter: &Filter, out:
                     out.document(&frame)?;
                 }
             }
-            Followed::Dropped { why, .. } => out.note(&why.sentence()),
             Followed::Ended { why } => return Err(ended(why)),
-            Followed::Connected { .. } | Followed::Gap { .. } => {}
+            Followed::Connected { .. } | Followed::Gap { .. } | Followed::Dropped { .. } => {}
         }
     }
     Ok(())
@@ -110,11 +115,39 @@ fn ended(why: Ending) -> Fail {
     }
 }
 
+/// What was said of the connection: an outage is said once, not at each try.
+#[derive(Debug, Default)]
+struct Connection {
+    lost: bool,
+}
+
+impl Connection {
+    /// What there is to say of it now.
+    fn says(&mut self, item: &Followed) -> Option<String> {
+        match item {
+            Followed::Connected { mode: Mode::Polling } => {
+                self.lost = false;
+                let held = "Something on the way holds live streams back: asking for news instead.";
+                Some(held.to_owned())
+            }
+            Followed::Connected { mode: Mode::Streaming } => {
+                std::mem::take(&mut self.lost).then(|| "Connected again.".to_owned())
+            }
+            Followed::Dropped { why, wait } => match why.retry_after() {
+                Some(_) => Some(format!("{} Next try in {} s.", why.sentence(), wait.as_secs())),
+                None if std::mem::replace(&mut self.lost, true) => None,
+                None => Some(format!("{} Coming back by itself.", why.sentence())),
+            },
+            Followed::Frame { .. } | Followed::Gap { .. } | Followed::Ended { .. } => None,
+        }
+    }
+}
+
 /// What a person has been shown.
 struct Shown {
     feed: Feed,
     highest: i64,
-    lost: bool,
+    connection: Connection,
 }
 
 impl Shown {
@@ -150,32 +183,13 @@ impl Shown {
         self.print(&lines, out)
     }
 
-    /// What the connection says of itself.
-    fn connection(&mut self, item: Followed, out: &Out) -> Result<(), Fail> {
-        let quiet = |text: &str| out.note(&out.paint(Style::Quiet, text));
-        match item {
-            Followed::Ended { why } => return Err(ended(why)),
-            Followed::Connected { mode: Mode::Polling } => {
-                quiet("Something on the way holds live streams back: asking every few seconds instead.");
-            }
-            Followed::Dropped { why, wait } => {
-                // Each try that fails is no news; what is wrong is, and a long wait.
-                if !self.lost || why.retry_after().is_some() {
-                    quiet(&told(&why, wait.as_secs()));
-                }
-                self.lost = true;
-            }
-            Followed::Gap { events_missed, .. } => {
-                self.highest = 0;
-                let missed = match events_missed {
-                    Some(n) => format!("{n} older events are gone"),
-                    None => "Some older events are gone".into(),
-                };
-                out.line(&out.paint(Style::Quiet, &format!("        – {missed} –")))?;
-            }
-            Followed::Connected { .. } | Followed::Frame { .. } => {}
-        }
-        Ok(())
+    fn gap(&mut self, events_missed: Option<i64>, out: &Out) -> Result<(), Fail> {
+        self.highest = 0;
+        let missed = match events_missed {
+            Some(n) => format!("{n} older events are gone"),
+            None => "some older events are gone".into(),
+        };
+        Ok(out.line(&out.paint(Style::Quiet, &format!("          –  {missed}")))?)
     }
 
     fn print(&mut self, lines: &[super::line::Line], out: &Out) -> Result<(), Fail> {
@@ -186,20 +200,13 @@ impl Shown {
     }
 }
 
-fn told(why: &ClientError, wait_s: u64) -> String {
-    match why.retry_after() {
-        Some(_) => format!("{} Next try in {wait_s} s.", why.sentence()),
-        None => format!("{} Coming back by itself.", why.sentence()),
-    }
-}
-
 /// One line: who is up, what runs, who waits.
 async fn now(from: &Sources, out: &Out) -> Result<String, ClientError> {
     let team = &from.context.team_id;
     let machines = from.client.machines(team).await?;
     let live = SessionQuery { live: Some(true), ..SessionQuery::default() };
     let sessions = from.client.all_sessions(team, &live).await?;
-    let online = machines.iter().filter(|m| m.connection == Connection::Online).count();
+    let online = machines.iter().filter(|m| m.connection == Presence::Online).count();
     let waiting = sessions.iter().filter(|s| s.turn.waits()).count();
     let mut line = format!(
         "{}  {} of {} online, {}",
@@ -216,4 +223,42 @@ async fn now(from: &Sources, out: &Out) -> Result<String, ClientError> {
         line = format!("{line}, {}", out.paint(Style::Waiting, &waits));
     }
     Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use teamlamp_client::{FaultKind, Refusal, TransportFault};
+    use teamlamp_wire::envelope::{ErrorBody, ErrorCode};
+
+    #[test]
+    fn an_outage_is_said_once_and_so_is_its_end() {
+        let dropped = || Followed::Dropped {
+            why: TransportFault::new(FaultKind::Closed, "http://127.0.0.1:1", "x").into(),
+            wait: Duration::from_millis(300),
+        };
+        let connected = || Followed::Connected { mode: Mode::Streaming };
+        let mut connection = Connection::default();
+        let mut said = |item: Followed| connection.says(&item).unwrap_or_default();
+        assert_eq!(said(connected()), "", "the first connection is no news");
+        assert!(said(dropped()).starts_with("http://127.0.0.1:1 closed the connection."));
+        assert_eq!((said(dropped()), said(dropped())), (String::new(), String::new()));
+        assert_eq!(said(connected()), "Connected again.");
+        assert_ne!(said(dropped()), "");
+    }
+
+    #[test]
+    fn a_refusal_for_load_says_how_long_it_takes() {
+        let body = ErrorBody {
+            code: ErrorCode::RateLimited,
+            message: "Too many streams.".into(),
+            retryable: None,
+            details: None,
+        };
+        let refusal = Refusal { status: 429, body, retry_after: Some(Duration::from_secs(30)) };
+        let why = ClientError::Refused(refusal);
+        let item = Followed::Dropped { why, wait: Duration::from_secs(30) };
+        assert_eq!(Connection::default().says(&item).as_deref(), Some("Too many streams. Next try in 30 s."));
+    }
 }
