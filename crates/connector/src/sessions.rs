@@ -39,6 +39,7 @@ use scene::Scene;
 use std::sync::Arc;
 use std::time::Duration;
 use teamlamp_clock::{Clock, Tasks, ms};
+use teamlamp_wire::Millis;
 use tokio::sync::{Notify, watch as value};
 use watch::Watch;
 
@@ -100,7 +101,7 @@ struct Eyes {
 }
 
 impl Eyes {
-    fn look(&mut self, now: teamlamp_wire::Millis) -> Option<teamlamp_wire::Millis> {
+    fn look(&mut self, now: Millis) -> Option<Millis> {
         let again_at = self.scene.look(now);
         if cfg!(target_os = "linux") {
             self.watch.follow(&self.scene.folders(), RecursiveMode::NonRecursive);
@@ -132,7 +133,7 @@ async fn run(config: SessionsConfig, open: watch::Open, clock: Clock, tell: valu
         match looked.await {
             Ok((back, again_at)) => {
                 eyes = back;
-                wait_ms = again_at.map_or(TICK_MS, |at| (at - now).clamp(DEBOUNCE_MS, TICK_MS));
+                wait_ms = until_next_look_ms(again_at, now);
                 publish(&tell, eyes.found());
             }
             // Cancelled: the runtime ends. Anything else is a mistake of this program that one file brought
@@ -152,8 +153,13 @@ async fn run(config: SessionsConfig, open: watch::Open, clock: Clock, tell: valu
     }
 }
 
+/// How long nothing may be told of before everything is looked at again.
+fn until_next_look_ms(again_at: Option<Millis>, now: Millis) -> i64 {
+    again_at.map_or(TICK_MS, |at| (at - now).clamp(DEBOUNCE_MS, TICK_MS))
+}
+
 /// Whether something done last at `last` is due again. A clock that was set back makes it due.
-fn is_due(last: Option<teamlamp_wire::Millis>, every_ms: i64, now: teamlamp_wire::Millis) -> bool {
+fn is_due(last: Option<Millis>, every_ms: i64, now: Millis) -> bool {
     last.is_none_or(|last| !(0..every_ms).contains(&(now - last)))
 }
 

@@ -5,7 +5,7 @@
 use super::claude_code::Transcript;
 use super::claude_registry::{self, ENTRY_BYTES, Entry};
 use super::folders::Folders;
-use super::harness::{Candidate, Harness, Live, Look, TurnSeen, Written, by_folder, is_uuid, same_folder};
+use super::harness::{Candidate, Harness, Live, Look, TurnSeen, Written, by_folder, is_uuid};
 use super::liveness::{Liveness, Process, began_at};
 use super::tail::{Tail, file_id, modified_ms};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use teamlamp_wire::Millis;
 
 /// Ids of sessions that had a registry entry; a process without one is never taken for theirs.
 const REGISTERED_MAX: usize = 4_096;
-/// Transcripts of one folder that are considered for a process without an entry, newest first.
+/// Transcripts that are considered for processes without an entry, newest first.
 const WRITTEN_MAX: usize = 16;
 /// The longest name of a project that is not cut.
 const PROJECT_NAME_MAX: usize = 200;
@@ -119,10 +119,7 @@ impl ClaudeHome {
             })
             .filter(|c| liveness.process(c.pid, now).is_some())
             .collect();
-        let mut files = Vec::new();
-        for folder in candidates.iter().filter_map(|c| c.cwd.as_deref()).collect::<BTreeSet<_>>() {
-            self.written_in(folder, &mut files);
-        }
+        let files = self.written_for(&candidates);
         by_folder(candidates, files)
     }
 
@@ -138,24 +135,27 @@ impl ClaudeHome {
         long.map_or_else(|| self.projects_path.join(&name), |entry| entry.path())
     }
 
-    /// The newest transcripts of a working folder that no registry entry was ever seen for.
-    fn written_in(&mut self, folder: &Path, files: &mut Vec<Written>) {
-        let mut found: Vec<_> = fs::read_dir(self.project(folder))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|file| Some((modified_ms(&file.metadata().ok()?)?, file.path())))
-            .filter(|(_, path)| session_of(path).is_some_and(|id| !self.registered.contains(id)))
-            .collect();
+    /// The transcripts written since these processes began that no registry entry was ever seen for: in the
+    /// projects of their folders, and in those that changed since, for a project may have been given a name.
+    fn written_for(&mut self, candidates: &[Candidate]) -> Vec<Written> {
+        let Some(since) = candidates.iter().map(|candidate| candidate.started_at).min() else {
+            return Vec::new();
+        };
+        let named = candidates.iter().filter_map(|candidate| Some(self.project(candidate.cwd.as_deref()?)));
+        let mut projects: BTreeSet<PathBuf> = named.collect();
+        projects.extend(lately_changed(&self.projects_path, since).into_iter().map(|(_, path)| path));
+        let mut found: Vec<_> = projects.iter().flat_map(|project| lately_changed(project, since)).collect();
+        found.retain(|(_, path)| session_of(path).is_some_and(|id| !self.registered.contains(id)));
         found.sort_unstable_by(|a, b| b.cmp(a));
+        let mut files = Vec::new();
         for (modified_at, path) in found.into_iter().take(WRITTEN_MAX) {
             let Some(native_id) = session_of(&path).map(str::to_owned) else { continue };
             let tail = self.transcripts.entry(native_id.clone()).or_insert_with(|| Tail::new(path));
-            let cwd = tail.refresh().ok().and_then(|()| tail.facts().cwd.clone());
-            if let Some(cwd) = cwd.filter(|cwd| same_folder(cwd, folder)) {
+            if let Some(cwd) = tail.refresh().ok().and_then(|()| tail.facts().cwd.clone()) {
                 files.push(Written { native_id, cwd, modified_at });
             }
         }
+        files
     }
 
     /// The transcript of a session, read up to now; the newest where a move left two.
@@ -217,6 +217,14 @@ impl Harness for ClaudeHome {
         }
         Look { live, again_at: None }
     }
+}
+
+/// What changed in a folder since then, and when.
+fn lately_changed(folder: &Path, since: Millis) -> Vec<(Millis, PathBuf)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let dated =
+        entries.filter_map(|entry| Some((modified_ms(&fs::metadata(entry.path()).ok()?)?, entry.path())));
+    dated.filter(|(at, _)| *at >= since).collect()
 }
 
 fn is_live(entry: &Entry, liveness: &Liveness, now: Millis) -> bool {

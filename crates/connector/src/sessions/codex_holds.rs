@@ -1,9 +1,9 @@
-//! Which process holds which Codex thread: by the kernel's list of locks, else by open files, the daemon's
-//! pid file, or folders. It reads no rollout and takes no lock.
+//! Which process holds which Codex thread: by the kernel's list of locks, else by open files, else by folder;
+//! and which process is the daemon. It reads no rollout and takes no lock.
 
 use super::codex::thread_of;
 use super::harness::{Candidate, Written, by_folder, is_uuid};
-use super::liveness::{Liveness, Process};
+use super::liveness::{HeldLock, Liveness, Process};
 use super::records::{self, object, text};
 use super::tail::modified_ms;
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ impl Holds {
         let daemon = self.daemon(liveness, now);
         let files = lock_files(&self.locks_folder());
         let pids = match (&files, liveness.locks()) {
-            (Some(files), Some(_)) => by_locks(files, liveness, now),
+            (Some(files), Some(locks)) => self.by_locks(files, &locks, liveness, now),
             _ => self.without_locks(liveness, daemon, written, now),
         };
         let files = files.unwrap_or_default();
@@ -102,7 +102,8 @@ impl Holds {
         (same_boot && process.start_ticks == identity.get("startTicks")?.as_u64()).then_some(pid)
     }
 
-    /// Older versions, other systems, homes on a network: by open rollouts, else by folder.
+    /// Older versions and other systems: by open rollouts; a process that shows none may write that of its
+    /// folder.
     fn without_locks(
         &self,
         liveness: &mut Liveness,
@@ -110,25 +111,65 @@ impl Holds {
         written: impl FnOnce() -> Vec<Written>,
         now: Millis,
     ) -> BTreeMap<String, u32> {
-        let named = |p: &&Process| matches!(p.name.as_str(), "codex" | "codex.exe");
-        let processes: Vec<_> = liveness.processes(now).iter().filter(named).cloned().collect();
-        let (mut pids, mut unseen) = (BTreeMap::new(), Vec::new());
-        for process in processes {
-            let Some(files) = liveness.open_files(process.pid) else {
-                let is_server = Some(process.pid) == daemon || serves(&liveness.arguments(process.pid));
+        let (mut pids, mut candidates) = (BTreeMap::new(), Vec::new());
+        for process in programs(liveness, now) {
+            let files = liveness.open_files(process.pid);
+            let ours = self.names_below(files.as_deref().unwrap_or_default(), &self.home);
+            let threads: Vec<_> = ours.iter().filter_map(|name| thread_of(name)).map(str::to_owned).collect();
+            let is_server = Some(process.pid) == daemon || serves(&liveness.arguments(process.pid));
+            if threads.is_empty() && (files.is_none() || !is_server) {
                 // A server's folder is that of whoever started it, and says nothing.
                 let cwd = liveness.cwd(process.pid).filter(|_| !is_server);
-                unseen.push(Candidate { pid: process.pid, cwd, started_at: process.started_at });
-                continue;
-            };
-            let ours = files.iter().filter(|path| path.starts_with(&self.home));
-            let threads = ours.filter_map(|path| thread_of(path.file_name()?.to_str()?));
-            pids.extend(threads.map(|thread| (thread.to_owned(), process.pid)));
+                candidates.push(Candidate { pid: process.pid, cwd, started_at: process.started_at });
+            }
+            pids.extend(threads.into_iter().map(|thread| (thread, process.pid)));
         }
-        if !unseen.is_empty() {
-            pids.extend(by_folder(unseen, written()));
+        if !candidates.is_empty() {
+            let unclaimed =
+                written().into_iter().filter(|file| !pids.contains_key(&file.native_id)).collect();
+            pids.extend(by_folder(candidates, unclaimed));
         }
         pids
+    }
+
+    /// The holder of each lock file by the kernel's list; by open files where a layered or network file system
+    /// shows another inode there.
+    fn by_locks(
+        &self,
+        files: &BTreeMap<String, LockFile>,
+        locks: &[HeldLock],
+        liveness: &mut Liveness,
+        now: Millis,
+    ) -> BTreeMap<String, u32> {
+        let listed = &*liveness;
+        let holder = |file: &LockFile| {
+            let mut ours = locks.iter().filter(|lock| lock.inode == file.inode);
+            // Where only the device differs (btrfs), the program's name has to agree.
+            let named =
+                |pid| listed.process(pid, now).is_some_and(|process| process.name.starts_with("codex"));
+            ours.find(|lock| lock.device == file.device || named(lock.pid)).map(|lock| lock.pid)
+        };
+        let mut pids: BTreeMap<_, _> =
+            files.iter().filter_map(|(thread, file)| Some((thread.clone(), holder(file)?))).collect();
+        if files.len() > pids.len() {
+            for process in programs(liveness, now) {
+                let open = liveness.open_files(process.pid).unwrap_or_default();
+                for name in self.names_below(&open, &self.locks_folder()) {
+                    let thread = name.strip_suffix(".lock").filter(|thread| files.contains_key(*thread));
+                    pids.extend(
+                        thread.filter(|t| !pids.contains_key(*t)).map(|t| (t.to_owned(), process.pid)),
+                    );
+                }
+            }
+        }
+        pids
+    }
+
+    /// The names of those files that lie below a folder, which may be reached by a symbolic link.
+    fn names_below(&self, files: &[PathBuf], folder: &Path) -> Vec<String> {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let below = files.iter().filter(|file| file.starts_with(&real));
+        below.filter_map(|file| Some(file.file_name()?.to_str()?.to_owned())).collect()
     }
 }
 
@@ -152,27 +193,24 @@ fn lock_files(folder: &Path) -> Option<BTreeMap<String, LockFile>> {
     Some(files.collect())
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn lock_file(meta: &Metadata) -> Option<LockFile> {
     use std::os::unix::fs::MetadataExt;
     let device = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     Some(LockFile { device, inode: meta.ino(), locked_at: modified_ms(meta)? })
 }
 
-#[cfg(not(unix))]
+/// Elsewhere no list of locks tells of devices and inodes.
+#[cfg(not(target_os = "linux"))]
 fn lock_file(meta: &Metadata) -> Option<LockFile> {
     Some(LockFile { device: (0, 0), inode: 0, locked_at: modified_ms(meta)? })
 }
 
-fn by_locks(files: &BTreeMap<String, LockFile>, liveness: &Liveness, now: Millis) -> BTreeMap<String, u32> {
-    let locks = liveness.locks().unwrap_or_default();
-    let holder = |file: &LockFile| {
-        let mut ours = locks.iter().filter(|lock| lock.inode == file.inode);
-        // Layered file systems show another device here than for the file: then the name has to agree.
-        let named = |pid| liveness.process(pid, now).is_some_and(|process| process.name.starts_with("codex"));
-        ours.find(|lock| lock.device == file.device || named(lock.pid)).map(|lock| lock.pid)
-    };
-    files.iter().filter_map(|(thread, file)| Some((thread.clone(), holder(file)?))).collect()
+/// The processes of the program, from a list that may be some seconds old.
+fn programs(liveness: &mut Liveness, now: Millis) -> Vec<Process> {
+    let named = |p: &&Process| matches!(p.name.as_str(), "codex" | "codex.exe");
+    let listed: Vec<Process> = liveness.processes(now).iter().filter(named).cloned().collect();
+    listed.into_iter().filter(|process| liveness.process(process.pid, now).is_some()).collect()
 }
 
 fn serves(arguments: &[String]) -> bool {

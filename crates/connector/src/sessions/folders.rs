@@ -167,4 +167,18 @@ mod tests {
         folders.refresh(much_later);
         assert_eq!(names(&folders), ["a.jsonl", "b.jsonl"]);
     }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_made_within_one_tick_of_the_folders_time_is_found() {
+        let (home, now) = (tempfile::tempdir().unwrap(), Clock::system().now_ms());
+        let mut folders = Folders::new(home.path().to_owned(), 0, jsonl);
+        let time = fs::metadata(home.path()).unwrap().modified().unwrap();
+        for (name, count) in [("a.jsonl", 1), ("b.jsonl", 2)] {
+            fs::write(home.path().join(name), "").unwrap();
+            fs::File::open(home.path()).unwrap().set_modified(time).unwrap();
+            folders.refresh(now);
+            assert_eq!(names(&folders).len(), count);
+        }
+    }
 }

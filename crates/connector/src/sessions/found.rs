@@ -177,6 +177,7 @@ pub struct SessionsConfig {
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
     #[test]
     fn homes_are_the_usual_ones_and_those_of_the_environment() {
         let homes = HarnessHomes::of(Path::new("/h"), Some("/work/.claude:/h/.claude:relative"), None);

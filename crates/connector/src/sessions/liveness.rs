@@ -14,8 +14,9 @@ use portable::Table;
 use std::path::PathBuf;
 use teamlamp_wire::Millis;
 
-/// How old the list of all processes may be. One process, named by its number, is always looked at anew.
-const LIST_AGE_MS: i64 = 10_000;
+/// How old the list of all processes may be (spec 06: 10 s at most). One process, named by its number, is
+/// always looked at anew.
+const LIST_AGE_MS: i64 = 4_000;
 
 /// A process that lives; one that ended and was not yet collected by its parent is none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Liveness {
         self.table.process(pid, now)
     }
 
-    /// All processes, from a list that is at most ten seconds old.
+    /// All processes, from a list that is at most four seconds old.
     pub(super) fn processes(&mut self, now: Millis) -> &[Process] {
         if super::is_due(self.listed_at, LIST_AGE_MS, now) {
             self.listed = self.table.all(now);

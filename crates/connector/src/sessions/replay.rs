@@ -6,7 +6,7 @@ use super::fake_proc::{FakeProc, written_at};
 use super::found::{HarnessHomes, SessionsConfig};
 use super::liveness::Liveness;
 use super::scene::Scene;
-use super::{DEBOUNCE_MS, TICK_MS};
+use super::{DEBOUNCE_MS, until_next_look_ms};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -215,7 +215,7 @@ fn replay(recording: &Path) -> Agreement {
         if now >= look_at {
             replay.proc.set_now(now);
             let again_at = scene.look(now);
-            look_at = now + again_at.map_or(TICK_MS, |at| (at - now).clamp(DEBOUNCE_MS, TICK_MS));
+            look_at = now + until_next_look_ms(again_at, now);
         }
         while let Some((_, event)) = events.get(next).filter(|(at, _)| *at <= now) {
             replay.happen(event, now);

@@ -139,8 +139,8 @@ fn silent_file_system(folder: &Path) -> Option<&'static str> {
         (0x6573_5546, "fuse"),
         (0x0102_1997, "9p"),
     ];
-    let number = u32::try_from(kind & 0xFFFF_FFFF).ok()?;
-    kinds.into_iter().find(|(magic, _)| *magic == number).map(|(_, name)| name)
+    // The field's width differs between processors; the number is 32 bits.
+    kinds.into_iter().find(|(magic, _)| *magic == kind as u32).map(|(_, name)| name)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -219,6 +219,15 @@ fn a_process_that_keeps_no_entry_is_found_by_its_folder() {
 }
 
 #[test]
+fn a_project_that_was_given_a_name_is_found_too() {
+    let mut world = World::new();
+    world.process(7);
+    let path = world.transcript("my-own-name", ONE, &fixture("claude-idle.jsonl"));
+    written_at(&path, NOW);
+    assert_eq!(world.ids(), [ONE]);
+}
+
+#[test]
 fn helpers_of_the_program_and_other_programs_are_no_sessions() {
     let mut world = World::new();
     let path = world.transcript("-home-dev-acme", ONE, &fixture("claude-idle.jsonl"));

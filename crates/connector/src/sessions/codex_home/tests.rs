@@ -240,6 +240,31 @@ fn a_lock_held_in_another_container_is_a_life_without_a_process() {
 }
 
 #[test]
+fn where_the_list_of_locks_shows_another_device_the_name_of_the_holder_has_to_agree() {
+    let mut world = World::new();
+    let file = world.lock_file(ONE, NOW - 60_000);
+    world.rollout(ONE, &[meta(ONE), started()]);
+    let inode = std::os::unix::fs::MetadataExt::ino(&fs::metadata(&file).unwrap());
+    let line = format!("1: FLOCK  ADVISORY  WRITE 7 fff:ff:{inode} 0 EOF\n");
+    fs::write(world.proc.path.join("locks"), line).unwrap();
+    world.process(7, &["vim"]);
+    assert_eq!(world.ids(), [""; 0]);
+    world.process(7, &["codex"]);
+    assert_eq!(world.ids(), [ONE]);
+}
+
+#[test]
+fn where_the_list_of_locks_shows_another_file_an_open_lock_tells() {
+    let mut world = World::new();
+    let file = world.lock_file(ONE, NOW - 60_000);
+    world.rollout(ONE, &[meta(ONE), started()]);
+    world.process(7, &["codex"]);
+    assert_eq!(world.ids(), [""; 0]);
+    std::os::unix::fs::symlink(file.canonicalize().unwrap(), world.proc.path.join("7/fd/9")).unwrap();
+    assert_eq!(world.ids(), [ONE]);
+}
+
+#[test]
 fn the_newest_file_of_a_thread_goes_on_with_it() {
     let mut world = World::new();
     world.process(7, &["codex"]);
@@ -257,10 +282,12 @@ fn an_older_version_without_locks_is_known_by_its_open_rollout() {
     let mut world = World::new();
     fs::remove_dir(world.path.join("thread-writer-locks")).unwrap();
     world.process(7, &["codex"]);
+    world.proc.start(8, 1, &["codex", "app-server"], Path::new("/home/dev/acme"), STARTED_AT);
     let path = world.rollout(ONE, &[meta(ONE), started()]);
-    world.rollout(TWO, &[meta(TWO), started()]);
-    assert_eq!(world.ids(), [""; 0]);
-    std::os::unix::fs::symlink(path, world.proc.path.join("7/fd/9")).unwrap();
+    let other = world.rollout(TWO, &[meta(TWO), started()]);
+    written_at(&path, STARTED_AT - 1);
+    written_at(&other, NOW);
+    std::os::unix::fs::symlink(path.canonicalize().unwrap(), world.proc.path.join("7/fd/9")).unwrap();
     let live = world.look();
     assert_eq!((live.len(), live[0].native_id.as_str(), live[0].pid), (1, ONE, Some(7)));
     world.proc.end(7);
@@ -269,16 +296,20 @@ fn an_older_version_without_locks_is_known_by_its_open_rollout() {
 
 #[test]
 fn where_nothing_tells_who_holds_what_the_folder_does() {
-    let mut world = World::new();
-    fs::remove_dir(world.path.join("thread-writer-locks")).unwrap();
-    world.process(7, &["codex"]);
-    fs::remove_dir(world.proc.path.join("7/fd")).unwrap();
-    let old = world.rollout(TWO, &[meta(TWO), started()]);
-    written_at(&old, STARTED_AT - 1);
-    assert_eq!(world.ids(), [""; 0]);
-    let path = world.rollout(ONE, &[meta(ONE), started()]);
-    written_at(&path, NOW);
-    assert_eq!(world.ids(), [ONE]);
+    for hidden in [true, false] {
+        let mut world = World::new();
+        fs::remove_dir(world.path.join("thread-writer-locks")).unwrap();
+        world.process(7, &["codex"]);
+        if hidden {
+            fs::remove_dir(world.proc.path.join("7/fd")).unwrap();
+        }
+        let old = world.rollout(TWO, &[meta(TWO), started()]);
+        written_at(&old, STARTED_AT - 1);
+        assert_eq!(world.ids(), [""; 0]);
+        let path = world.rollout(ONE, &[meta(ONE), started()]);
+        written_at(&path, NOW);
+        assert_eq!(world.ids(), [ONE]);
+    }
 }
 
 #[test]
