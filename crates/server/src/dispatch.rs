@@ -26,6 +26,12 @@ use teamlamp_wire::limits::{BODY_BYTES, CALLER_CHARS};
 /// for of its own accord (an equal request: 30 s), so that its own words win.
 const REQUEST: Duration = Duration::from_secs(31);
 
+/// The longest that a body takes to arrive.
+const BODY: Duration = Duration::from_secs(30);
+/// How much of a refused request's body is thrown away, and for how long.
+const REFUSED_BYTES: usize = 8 << 20;
+const REFUSED: Duration = Duration::from_secs(2);
+
 /// Where a connection came from and to.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
@@ -81,12 +87,32 @@ async fn steps(
     seen: &mut Seen,
 ) -> Result<Reply, ApiError> {
     let (parts, body) = request.into_parts();
+    let mut body = Some(body);
+    let expects_word = parts.headers.contains_key(http::header::EXPECT);
+    let result = after_size(app, peer, parts, &mut body, request_id, seen).await;
+    // What was refused unread is taken off the wire: closing over it would reset the connection, and its
+    // sender would never see why. Who asked first whether to send it has not.
+    if let Some(rest) = body.filter(|_| result.is_err() && !expects_word) {
+        app.clock.within(REFUSED, thrown_away(rest)).await;
+    }
+    result
+}
+
+/// The steps from the body's size on. The body is taken by whoever reads it.
+async fn after_size(
+    app: &App,
+    peer: Peer,
+    parts: Parts,
+    body: &mut Option<Incoming>,
+    request_id: &RequestId,
+    seen: &mut Seen,
+) -> Result<Reply, ApiError> {
     let found = router::find(parts.uri.path());
     let route = found.as_ref().and_then(|found| found.route(&parts.method));
     seen.operation = route.map(|route| route.operation);
     seen.caller = caller_name(&parts);
     let limit = route.map_or(BODY_BYTES, |route| route.body_bytes);
-    if body.size_hint().lower() > limit as u64 {
+    if body.as_ref().is_some_and(|body| body.size_hint().lower() > limit as u64) {
         return Err(answer::too_large(limit));
     }
     if route.is_none_or(|route| route.needs != Needs::Probe) {
@@ -94,7 +120,7 @@ async fn steps(
         return checked(app, peer, (parts, body), found, request_id, seen).await;
     }
     let route = route.ok_or_else(|| ApiError::not_found("page"))?;
-    let body = whole(body, limit).await?;
+    let body = taken(app, body, limit).await?;
     let call = Call {
         app: app.clone(),
         route,
@@ -115,7 +141,7 @@ async fn steps(
 async fn checked(
     app: &App,
     peer: Peer,
-    (parts, body): (Parts, Incoming),
+    (parts, body): (Parts, &mut Option<Incoming>),
     found: Option<router::Found>,
     request_id: &RequestId,
     seen: &mut Seen,
@@ -138,11 +164,11 @@ async fn checked(
     }
     let query = query(&parts, route)?;
     let idempotency_key = if parts.method == Method::GET { None } else { idempotency::key(&parts.headers)? };
-    let has_body = !body.is_end_stream();
+    let has_body = body.as_ref().is_some_and(|body| !body.is_end_stream());
     if has_body && route.takes.is_some() && !is_json(&parts) {
         return Err(answer::unsupported_media_type());
     }
-    let body = whole(body, route.body_bytes).await?;
+    let body = taken(app, body, route.body_bytes).await?;
     refuse_stray_body(route, &body)?;
     let call = Call {
         app: app.clone(),
@@ -160,12 +186,30 @@ async fn checked(
     (route.handler)(call).await
 }
 
+async fn taken(app: &App, body: &mut Option<Incoming>, limit: usize) -> Result<Bytes, ApiError> {
+    match body.take() {
+        Some(body) => whole(app, body, limit).await,
+        None => Ok(Bytes::new()),
+    }
+}
+
+async fn thrown_away(mut body: Incoming) {
+    let mut left = REFUSED_BYTES;
+    while let Some(Ok(frame)) = body.frame().await {
+        match left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
+}
+
 /// The whole body, or 413 as soon as it is over its limit.
-async fn whole(body: Incoming, limit: usize) -> Result<Bytes, ApiError> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(fault) if fault.is::<LengthLimitError>() => Err(answer::too_large(limit)),
-        Err(_) => Err(ApiError::invalid("The body broke off before its end: send it again.")),
+async fn whole(app: &App, body: Incoming, limit: usize) -> Result<Bytes, ApiError> {
+    match app.clock.within(BODY, Limited::new(body, limit).collect()).await {
+        Some(Ok(collected)) => Ok(collected.to_bytes()),
+        Some(Err(fault)) if fault.is::<LengthLimitError>() => Err(answer::too_large(limit)),
+        Some(Err(_)) => Err(ApiError::invalid("The body broke off before its end: send it again.")),
+        None => Err(ApiError::invalid("The body took longer than 30 s to arrive: send it again.")),
     }
 }
 

@@ -1,6 +1,6 @@
-//! How long a request's head may take to arrive: 10 s from its first byte, and for the first head of a
-//! connection from the connection's beginning. (hyper's own limit counts the idle time of a kept
-//! connection too, so it is set to that.)
+//! How long the other side may take: a request's head 10 s from its first byte, and the first head of a
+//! connection from the connection's beginning (hyper's own limit counts the idle time of a kept
+//! connection too, so it is set to that); an answer of which nothing is taken, 30 s.
 
 use std::io;
 use std::pin::Pin;
@@ -13,6 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How long a head may take.
 const HEAD: Duration = Duration::from_secs(10);
+/// How long an answer may wait without a byte of it being taken. Streams end their readers earlier.
+const TAKEN: Duration = Duration::from_secs(30);
 
 type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -22,6 +24,7 @@ pub(super) struct Paced<IO> {
     clock: Clock,
     busy: Arc<AtomicBool>,
     timer: Option<Timer>,
+    writing: Option<Timer>,
 }
 
 /// Marks a connection busy with a request: what arrives then is a body, in its own time.
@@ -57,15 +60,36 @@ impl Drop for Busy {
 impl<IO> Paced<IO> {
     pub(super) fn new(io: IO, clock: Clock) -> (Self, Pace) {
         let busy = Arc::new(AtomicBool::new(false));
-        let mut paced = Self { io, clock, busy: busy.clone(), timer: None };
+        let mut paced = Self { io, clock, busy: busy.clone(), timer: None, writing: None };
         paced.arm();
         (paced, Pace(busy))
     }
 
     fn arm(&mut self) {
-        let clock = self.clock.clone();
-        self.timer = Some(Box::pin(async move { clock.sleep(HEAD).await }));
+        self.timer = Some(timer(&self.clock, HEAD));
     }
+
+    /// What came of a write, unless none has come of any for too long.
+    fn taken(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.writing = None;
+            return written;
+        }
+        let writing = self.writing.get_or_insert_with(|| timer(&self.clock, TAKEN));
+        writing
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(io::Error::new(io::ErrorKind::TimedOut, "nothing of the answer was taken")))
+    }
+}
+
+fn timer(clock: &Clock, wait: Duration) -> Timer {
+    let clock = clock.clone();
+    Box::pin(async move { clock.sleep(wait).await })
 }
 
 impl<IO: AsyncRead + Unpin> AsyncRead for Paced<IO> {
@@ -98,7 +122,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
+        let written = Pin::new(&mut self.io).poll_write(context, bytes);
+        self.taken(context, written)
     }
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_flush(context)
@@ -111,7 +136,8 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Paced<IO> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+        let written = Pin::new(&mut self.io).poll_write_vectored(context, pieces);
+        self.taken(context, written)
     }
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()

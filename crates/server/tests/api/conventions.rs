@@ -82,6 +82,32 @@ async fn the_size_of_a_body_is_looked_at_before_anything_else() {
 }
 
 #[tokio::test]
+async fn a_refusal_reaches_who_is_still_sending() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let world = World::new().await;
+    for (length, status) in [(1_000_000, "401"), (6_000_000, "413")] {
+        let mut socket = tokio::net::TcpStream::connect(world.server.local_addr().unwrap()).await.unwrap();
+        let head = format!(
+            "POST /v1/teams HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        socket.write_all(&vec![b' '; length]).await.unwrap();
+        let mut answer = vec![0; 12];
+        socket.read_exact(&mut answer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"));
+    }
+    // Who asks first whether to send is answered at once.
+    let mut socket = tokio::net::TcpStream::connect(world.server.local_addr().unwrap()).await.unwrap();
+    let head = "POST /v1/teams HTTP/1.1\r\nhost: localhost\r\ncontent-length: 6000000\r\n\
+                expect: 100-continue\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = vec![0; 12];
+    socket.read_exact(&mut answer).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 413");
+}
+
+#[tokio::test]
 async fn a_body_without_a_length_is_counted_as_it_comes() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let world = World::new().await;

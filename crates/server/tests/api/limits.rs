@@ -217,6 +217,26 @@ async fn a_slow_head_is_cut_after_ten_seconds_and_an_idle_connection_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_come_and_an_answer_that_is_not_taken_have_an_end() {
+    let (server, _folder) = paused(Run::Inline).await;
+    let mut slow = connect(&server);
+    let head = "POST /v1/invitations/preview HTTP/1.1\r\nhost: localhost\r\n\
+                content-type: application/json\r\ncontent-length: 20\r\n\r\n{";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    let began = Instant::now();
+    let answer = read_some(&mut slow).await;
+    assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("30 s"), "{answer}");
+    assert_eq!(began.elapsed().as_secs(), 30);
+    let (mut deaf, far) = tokio::io::duplex(256);
+    server.serve_io(far, [192, 0, 2, 1].into());
+    deaf.write_all(b"GET /v1/openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    server.app().clock.sleep(Duration::from_secs(29)).await;
+    assert!(deaf.write_all(b"x").await.is_ok());
+    server.app().clock.sleep(Duration::from_secs(2)).await;
+    assert!(deaf.write_all(b"x").await.is_err(), "the connection is gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_takes_too_long_is_a_refusal_that_says_so() {
     let (server, _folder) = paused(Run::Blocking).await;
     let (release, hold) = mpsc::channel::<()>();
