@@ -6,8 +6,8 @@ export default defineConfig({
     environment: "node",
     env: { TZ: "UTC" },
     globalSetup: "lib/setup.ts",
-    // One browser at a time: the machines that run this have two cores.
-    fileParallelism: false,
+    // The browser is one; more pages at once only wait for each other.
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },

@@ -2,7 +2,7 @@
 
 import { createServer, type Server } from "node:http";
 import { readFile } from "node:fs/promises";
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join, normalize } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -20,8 +20,11 @@ declare module "vitest" {
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 export const screenshots = join(root, "target/ui-screenshots");
 
-/** What the app's window is allowed: nothing from elsewhere, nothing inline. */
-const POLICY = "default-src 'self'; style-src 'self'; script-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'";
+/** What the app's window is allowed, as the app says it: nothing from elsewhere, nothing inline. */
+const { csp } = (JSON.parse(readFileSync(join(root, "src-tauri/tauri.conf.json"), "utf8")) as { app: { security: { csp: Record<string, string> } } }).app.security;
+const POLICY = Object.entries(csp)
+  .map(([directive, sources]) => `${directive} ${sources}`)
+  .join("; ");
 
 const TYPES: Record<string, string> = {
   ".html": "text/html; charset=utf-8",
@@ -36,7 +39,7 @@ function serve(folder: string): Promise<Server> {
     readFile(join(folder, path === "/" ? "index.html" : path)).then(
       (body) => {
         response.writeHead(200, {
-          "content-type": TYPES[extname(path === "/" ? ".html" : path)] ?? TYPES[".html"],
+          "content-type": TYPES[extname(path)] ?? TYPES[".html"],
           "content-security-policy": POLICY,
         });
         response.end(body);

@@ -57,6 +57,8 @@ export async function visit(address: string, look: Look = {}): Promise<Page> {
   });
   page.on("pageerror", (error) => problems.push(String(error)));
   await page.clock.setFixedTime(NOW);
+  // As the app does it (`freezePrototype`).
+  await page.addInitScript(() => Object.freeze(Object.prototype));
   await page.goto(address);
   await page.evaluate(() => document.fonts.ready);
   return page;
