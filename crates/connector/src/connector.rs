@@ -296,15 +296,20 @@ impl Connector {
     /// outbox. A second call does nothing.
     pub async fn shutdown(&self) {
         let inner = &self.0;
+        // Given back last: until then nobody else may open the door.
+        let Some(claim) = inner.claim.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let running: Vec<_> = self.teams().values().cloned().collect();
         futures_util::future::join_all(running.iter().map(Running::leave)).await;
         inner.door.shutdown(ENDING).await;
+        if let Err(fault) = inner.install.home.remove(crate::claim::SOCKET) {
+            tracing::debug!(%fault, "the local door's socket could not be removed");
+        }
         if let Err(fault) = inner.outbox.flush() {
             tracing::warn!(%fault, "the outbox could not be put on the disk");
         }
         inner.tasks.shutdown(Duration::from_millis(50)).await;
         self.teams().clear();
-        inner.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(claim);
     }
 
     /// Ends as a crash does: nothing more is said to anybody, and nothing is finished. For simulations.

@@ -78,6 +78,7 @@ async fn the_door_tells_the_status_pauses_and_connects() {
     }
     connector.shutdown().await;
     assert!(door.status().await.is_err());
+    assert!(!world.install.home.path(SOCKET).exists());
 }
 
 #[tokio::test]

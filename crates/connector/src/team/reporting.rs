@@ -167,11 +167,14 @@ impl Team {
         if let End::Leave(reason) = end {
             self.say_farewell(signed, reason, &leaving, &mut link).await;
         }
-        let now = self.now();
-        self.change(|f| {
-            f.linked_at = None;
-            f.link.begin(now);
-        });
+        // Who ends for good has no next connection to show.
+        if !matches!(end, End::Leave(AwayReason::Shutdown)) {
+            let now = self.now();
+            self.change(|f| {
+                f.linked_at = None;
+                f.link.begin(now);
+            });
+        }
         end
     }
 
@@ -197,9 +200,9 @@ impl Team {
             let last = self.install.clock.within(FAREWELL, self.farewell(signed));
             tokio::select! {
                 biased;
-                Some(true) = last => self.journal.left(),
+                // Not answered, or not in time: the goodbye over the link says it, and nothing waits longer.
+                answered = last => if answered == Some(true) { self.journal.left() },
                 _ = &mut *link => return,
-                else => {}
             }
         }
         leaving.send_replace(Some(reason));
