@@ -138,9 +138,10 @@ impl ClaudeHome {
     /// The transcripts written since these processes began that no registry entry was ever seen for: in the
     /// projects of their folders, and in those that changed since, for a project may have been given a name.
     fn written_for(&mut self, candidates: &[Candidate]) -> Vec<Written> {
-        let Some(since) = candidates.iter().map(|candidate| candidate.started_at).min() else {
+        let Some(first) = candidates.iter().map(|candidate| candidate.started_at).min() else {
             return Vec::new();
         };
+        let since = first - super::CLOCK_SLACK_MS;
         let named = candidates.iter().filter_map(|candidate| Some(self.project(candidate.cwd.as_deref()?)));
         let mut projects: BTreeSet<PathBuf> = named.collect();
         projects.extend(lately_changed(&self.projects_path, since).into_iter().map(|(_, path)| path));

@@ -104,7 +104,7 @@ pub(super) fn by_folder(mut candidates: Vec<Candidate>, mut files: Vec<Written>)
     for candidate in candidates {
         let fits = |file: &Written| {
             candidate.cwd.as_deref().is_none_or(|cwd| same_folder(cwd, &file.cwd))
-                && file.modified_at >= candidate.started_at
+                && file.modified_at + super::CLOCK_SLACK_MS >= candidate.started_at
         };
         if let Some(at) = files.iter().position(fits) {
             pairs.push((files.remove(at).native_id, candidate.pid));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_new_process_does_not_wake_a_session_of_yesterday() {
-        assert_eq!(by_folder(vec![process(1, Some("/a"), 500)], vec![file("old", "/a", 499)]), []);
+        assert_eq!(by_folder(vec![process(1, Some("/a"), 5_000)], vec![file("old", "/a", 3_999)]), []);
     }
 
     #[test]

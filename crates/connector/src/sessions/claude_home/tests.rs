@@ -203,7 +203,7 @@ fn sub_agents_and_other_files_are_no_sessions() {
 fn a_process_that_keeps_no_entry_is_found_by_its_folder() {
     let mut world = World::new();
     let old = world.transcript("-home-dev-acme", TWO, &fixture("claude-idle.jsonl"));
-    written_at(&old, STARTED_AT - 1_000);
+    written_at(&old, STARTED_AT - 2_000);
     world.proc.start(7, 1, &["/usr/bin/claude"], Path::new("/home/dev/acme"), STARTED_AT);
     assert_eq!(world.ids(), [""; 0], "a session of yesterday is not woken by a process of today");
     let path = world.transcript("-home-dev-acme", ONE, &fixture("claude-idle.jsonl"));

@@ -285,7 +285,7 @@ fn an_older_version_without_locks_is_known_by_its_open_rollout() {
     world.proc.start(8, 1, &["codex", "app-server"], Path::new("/home/dev/acme"), STARTED_AT);
     let path = world.rollout(ONE, &[meta(ONE), started()]);
     let other = world.rollout(TWO, &[meta(TWO), started()]);
-    written_at(&path, STARTED_AT - 1);
+    written_at(&path, STARTED_AT - 2_000);
     written_at(&other, NOW);
     std::os::unix::fs::symlink(path.canonicalize().unwrap(), world.proc.path.join("7/fd/9")).unwrap();
     let live = world.look();
@@ -304,7 +304,7 @@ fn where_nothing_tells_who_holds_what_the_folder_does() {
             fs::remove_dir(world.proc.path.join("7/fd")).unwrap();
         }
         let old = world.rollout(TWO, &[meta(TWO), started()]);
-        written_at(&old, STARTED_AT - 1);
+        written_at(&old, STARTED_AT - 2_000);
         assert_eq!(world.ids(), [""; 0]);
         let path = world.rollout(ONE, &[meta(ONE), started()]);
         written_at(&path, NOW);
