@@ -39,7 +39,7 @@ type Reports = BTreeMap<SessionId, Report>;
 /// # Errors
 /// 400 that says which item, 401, 403, 404; 409 where another run of the machine took this one's place.
 pub async fn receive(call: Call) -> Result<Reply, ApiError> {
-    let beat: Heartbeat = call.json()?;
+    let beat = Heartbeat::read(&call.body).map_err(ApiError::invalid)?;
     let (team, machine) = (call.team(), call.machine());
     beat.check_fields()
         .and_then(|()| beat.check_contents(&machine))

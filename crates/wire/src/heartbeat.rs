@@ -1,12 +1,14 @@
 //! A machine's periodic full report and its answer (spec 02).
 
-use crate::Millis;
 use crate::id::MachineId;
-use crate::limits::{BINDINGS_MAX, DESCRIPTOR_BYTES, ROOTS_MAX, SEQUENCE_MAX};
+use crate::limits::{BINDINGS_MAX, DESCRIPTOR_BYTES, JSON_DEPTH, ROOTS_MAX, SEQUENCE_MAX};
 use crate::machine::{Machine, is_key};
+use crate::{Millis, json};
+use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// `POST …/machines/{machine}/heartbeat`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +48,7 @@ pub struct Root {
 }
 
 /// 'This native session runs on this machine in this incarnation, here.'
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Binding {
     /// The machine's id of it; 1 to 128 characters.
@@ -84,18 +86,93 @@ pub struct Activity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
-fn length(what: &str, text: &str, max: usize) -> Result<(), Violation> {
-    let chars = text.chars().count();
+/// `what` is made only where it is wanted: thousands of items are looked at, and most are fine.
+fn length<W: fmt::Display>(what: impl FnOnce() -> W, text: &str, max: usize) -> Result<(), Violation> {
+    // Characters are never more than bytes.
+    let chars = if text.len() <= max { text.len() } else { text.chars().count() };
     if (1..=max).contains(&chars) {
         return Ok(());
     }
+    let what = what();
     Err(Violation(format!("{what} has {chars} characters: allowed are 1 to {max}.")))
 }
 
+/// How many bytes a value has as JSON, without writing it anywhere.
+fn json_size(value: &impl Serialize) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
+}
+
+/// How deep a binding's own fields may nest: the report, its list and the binding are levels too.
+const DESCRIPTOR_LEVELS: usize = JSON_DEPTH - 3;
+
+/// By hand, since what is flattened by derivation is read twice and hides duplicate keys.
+impl<'de> Deserialize<'de> for Binding {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Fields;
+        impl<'de> Visitor<'de> for Fields {
+            type Value = Binding;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a binding")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Binding, A::Error> {
+                let mut listed: [Option<String>; 5] = Default::default();
+                let mut descriptor = Map::new();
+                while let Some(key) = entries.next_key_seed(json::Key)? {
+                    match LISTED.iter().position(|name| *name == key) {
+                        Some(place) if listed[place].is_some() => return Err(json::twice(&key)),
+                        Some(place) => listed[place] = Some(entries.next_value()?),
+                        None if descriptor.contains_key(key.as_ref()) => return Err(json::twice(&key)),
+                        None => {
+                            let value =
+                                entries.next_value_seed(json::Strict { levels: DESCRIPTOR_LEVELS })?;
+                            descriptor.insert(key.into_owned(), value);
+                        }
+                    }
+                }
+                let mut names = LISTED.iter();
+                let mut fields = listed.into_iter().map(|value| {
+                    let name = names.next().copied().unwrap_or_default();
+                    value.ok_or_else(|| de::Error::missing_field(name))
+                });
+                let mut next = || fields.next().unwrap_or_else(|| Err(de::Error::missing_field("id")));
+                Ok(Binding {
+                    id: next()?,
+                    machine_id: MachineId(next()?),
+                    incarnation_id: next()?,
+                    harness: next()?,
+                    native_session_id: next()?,
+                    descriptor,
+                })
+            }
+        }
+        input.deserialize_map(Fields)
+    }
+}
+
+/// The fields of a binding that are none of its descriptor's, in their order.
+const LISTED: [&str; 5] = ["id", "machine_id", "incarnation_id", "harness", "native_session_id"];
+
 impl Heartbeat {
+    /// Reads a report, as strictly as [`json::read`] reads: the types refuse duplicate and unknown keys,
+    /// and what they don't list is read strictly by itself, so that no second pass is needed.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(bytes).map_err(|e| format!("The body does not fit: {e}."))
+    }
+
     /// Checks the fields that come before everything else: incarnation, sequence, counts, host key.
     pub fn check_fields(&self) -> Result<(), Violation> {
-        length("incarnation_id", &self.incarnation_id, 128)?;
+        length(|| "incarnation_id", &self.incarnation_id, 128)?;
         if !(1..=SEQUENCE_MAX).contains(&self.sequence) {
             return Err(Violation(format!("sequence must be from 1 to {SEQUENCE_MAX}.")));
         }
@@ -119,41 +196,42 @@ impl Heartbeat {
     pub fn check_contents(&self, machine: &MachineId) -> Result<(), Violation> {
         let mut ids = BTreeSet::new();
         for root in &self.roots {
-            length("The id of a root", &root.id, 128)?;
-            length(&format!("The name of root `{}`", short(&root.id)), &root.name, 128)?;
+            let named = || short(&root.id);
+            length(|| "The id of a root", &root.id, 128)?;
+            length(|| format!("The name of root `{}`", named()), &root.name, 128)?;
             if root.machine_id != *machine {
-                return Err(Violation(format!("Root `{}` names another machine.", short(&root.id))));
+                return Err(Violation(format!("Root `{}` names another machine.", named())));
             }
             if root.harnesses.len() > 32 {
-                return Err(Violation(format!("Root `{}` names more than 32 harnesses.", short(&root.id))));
+                return Err(Violation(format!("Root `{}` names more than 32 harnesses.", named())));
             }
             for harness in &root.harnesses {
-                length(&format!("A harness of root `{}`", short(&root.id)), harness, 64)?;
+                length(|| format!("A harness of root `{}`", named()), harness, 64)?;
             }
             if !ids.insert(&root.id) {
-                return Err(Violation(format!("Root `{}` is listed twice.", short(&root.id))));
+                return Err(Violation(format!("Root `{}` is listed twice.", named())));
             }
         }
         for binding in &self.bindings {
-            let named = short(&binding.id);
-            length("The id of a binding", &binding.id, 128)?;
-            length(&format!("harness of binding `{named}`"), &binding.harness, 64)?;
-            length(&format!("native_session_id of binding `{named}`"), &binding.native_session_id, 256)?;
+            let named = || short(&binding.id);
+            length(|| "The id of a binding", &binding.id, 128)?;
+            length(|| format!("harness of binding `{}`", named()), &binding.harness, 64)?;
+            let native = &binding.native_session_id;
+            length(|| format!("native_session_id of binding `{}`", named()), native, 256)?;
             if binding.machine_id != *machine {
-                return Err(Violation(format!("Binding `{named}` names another machine.")));
+                return Err(Violation(format!("Binding `{}` names another machine.", named())));
             }
             if binding.incarnation_id != self.incarnation_id {
-                return Err(Violation(format!("Binding `{named}` names another incarnation.")));
+                return Err(Violation(format!("Binding `{}` names another incarnation.", named())));
             }
-            let size = serde_json::to_string(&binding.descriptor).map_or(usize::MAX, |t| t.len());
-            if size > DESCRIPTOR_BYTES {
-                return Err(Violation(format!("The descriptor of binding `{named}` is over 8 KiB.")));
+            if json_size(&binding.descriptor) > DESCRIPTOR_BYTES {
+                return Err(Violation(format!("The descriptor of binding `{}` is over 8 KiB.", named())));
             }
         }
         for item in self.activity.iter().flatten() {
-            length("harness of an activity", &item.harness, 64)?;
-            length("native_id of an activity", &item.native_id, 256)?;
-            length(&format!("turn of activity `{}`", short(&item.native_id)), &item.turn, 32)?;
+            length(|| "harness of an activity", &item.harness, 64)?;
+            length(|| "native_id of an activity", &item.native_id, 256)?;
+            length(|| format!("turn of activity `{}`", short(&item.native_id)), &item.turn, 32)?;
         }
         Ok(())
     }
@@ -247,6 +325,42 @@ mod tests {
         let it = beat();
         assert_eq!(it.check_fields().and_then(|()| it.check_contents(&"mach_1".into())), Ok(()));
         assert_eq!(it.bindings[0].descriptor["root_id"], "r");
+    }
+
+    #[test]
+    fn a_report_is_read_as_strictly_as_any_body() {
+        let body = |binding: &str| {
+            format!(r#"{{"incarnation_id":"i","sequence":1,"roots":[],"bindings":[{binding}]}}"#)
+        };
+        let fine = r#""id":"b","machine_id":"m","incarnation_id":"i","harness":"h","native_session_id":"n""#;
+        let read = |binding: &str| Heartbeat::read(body(binding).as_bytes());
+        let nested = |n: usize| format!(r#"{{{fine},"x":{}1{}}}"#, "[".repeat(n), "]".repeat(n));
+        assert!(read(&format!("{{{fine}}}")).is_ok());
+        for bad in [
+            format!(r#"{{{fine},"id":"c"}}"#),
+            format!(r#"{{{fine},"x":1,"x":2}}"#),
+            format!(r#"{{{fine},"x":{{"a":[{{"b":1,"b":1}}]}}}}"#),
+            r#"{"id":"b"}"#.to_owned(),
+            format!(r#"{{{fine},"harness":5}}"#),
+            "[1]".to_owned(),
+        ] {
+            assert!(read(&bad).is_err(), "{bad}");
+            // What one way of reading refuses, the other does too.
+            assert!(json::read::<Heartbeat>(body(&bad).as_bytes()).is_err(), "{bad}");
+        }
+        for levels in 60..63 {
+            let whole = body(&nested(levels));
+            assert_eq!(
+                Heartbeat::read(whole.as_bytes()).is_ok(),
+                json::check(whole.as_bytes()).is_ok(),
+                "{levels}"
+            );
+        }
+        for bad in
+            [r#"{"incarnation_id":"i","incarnation_id":"i","sequence":1,"roots":[],"bindings":[]}"#, "{} x"]
+        {
+            assert!(Heartbeat::read(bad.as_bytes()).is_err());
+        }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 use crate::limits::JSON_DEPTH;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -35,27 +37,117 @@ impl<'de> DeserializeSeed<'de> for Level {
     }
 }
 
-/// Keys are few and short in most objects: a scan of a small list is quicker than hashing.
-#[derive(Default)]
-struct Keys {
-    few: Vec<String>,
-    many: HashSet<String>,
+/// A key, which is borrowed from the text unless it is written with escapes.
+pub(crate) struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+        input.deserialize_str(self)
+    }
 }
 
-impl Keys {
-    fn is_new(&mut self, key: String) -> bool {
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Self::Value, E> {
+        Ok(Cow::Borrowed(key))
+    }
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}
+
+/// Keys are few and short in most objects: a scan of a small list is quicker than hashing.
+#[derive(Default)]
+struct Keys<'de> {
+    few: Vec<Cow<'de, str>>,
+    many: HashSet<Cow<'de, str>>,
+}
+
+impl<'de> Keys<'de> {
+    fn has(&self, key: &str) -> bool {
+        self.few.iter().any(|known| known == key) || self.many.contains(key)
+    }
+    fn add(&mut self, key: Cow<'de, str>) {
         if self.many.is_empty() && self.few.len() < 24 {
-            if self.few.contains(&key) {
-                return false;
-            }
-            self.few.push(key);
-            return true;
+            return self.few.push(key);
         }
         if self.many.is_empty() {
             self.many.extend(self.few.drain(..));
         }
-        self.many.insert(key)
+        self.many.insert(key);
     }
+}
+
+/// The refusal of a key that an object has already.
+pub(crate) fn twice<E: de::Error>(key: &str) -> E {
+    let shown: String = key.chars().take(64).collect();
+    E::custom(format!("the key `{shown}` stands twice in one object"))
+}
+
+/// A value that is read and checked in one go: where a type keeps fields that it does not list, and a
+/// check of the whole document beside the reading would cost as much again.
+pub(crate) struct Strict {
+    /// How deep the value may nest.
+    pub(crate) levels: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Value, D::Error> {
+        input.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let levels = self.levels.checked_sub(1).ok_or_else(too_deep)?;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Strict { levels })? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let levels = self.levels.checked_sub(1).ok_or_else(too_deep)?;
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key_seed(Key)? {
+            if map.contains_key(key.as_ref()) {
+                return Err(twice(&key));
+            }
+            map.insert(key.into_owned(), entries.next_value_seed(Strict { levels })?);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+fn too_deep<E: de::Error>() -> E {
+    E::custom(format!("it is nested more than {JSON_DEPTH} deep"))
 }
 
 impl<'de> Visitor<'de> for Level {
@@ -89,11 +181,11 @@ impl<'de> Visitor<'de> for Level {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let below = self.deeper()?;
         let mut keys = Keys::default();
-        while let Some(key) = entries.next_key::<String>()? {
-            let shown: String = key.chars().take(64).collect();
-            if !keys.is_new(key) {
-                return Err(de::Error::custom(format!("the key `{shown}` stands twice in one object")));
+        while let Some(key) = entries.next_key_seed(Key)? {
+            if keys.has(&key) {
+                return Err(twice(&key));
             }
+            keys.add(key);
             entries.next_value_seed(Level(below))?;
         }
         Ok(())
@@ -103,7 +195,7 @@ impl<'de> Visitor<'de> for Level {
 impl Level {
     fn deeper<E: de::Error>(&self) -> Result<usize, E> {
         if self.0 >= JSON_DEPTH {
-            return Err(E::custom(format!("it is nested more than {JSON_DEPTH} deep")));
+            return Err(too_deep());
         }
         Ok(self.0 + 1)
     }
@@ -133,6 +225,19 @@ mod tests {
         }
         let many: String = (0..60).map(|i| format!("\"k{i}\":1,")).collect::<String>() + "\"k3\":1";
         assert!(check(format!("{{{many}}}").as_bytes()).is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_read_strictly_is_the_value_and_has_the_same_bounds() {
+        let read = |text: &str, levels| {
+            Strict { levels }
+                .deserialize(&mut serde_json::Deserializer::from_str(text))
+                .map_err(|e| e.to_string())
+        };
+        let text = r#"{"a":[1,-2,3.5,"\u00e9",null,true,{"b":{}}],"\u0063":18446744073709551615}"#;
+        assert_eq!(read(text, 4), Ok(serde_json::from_str(text).unwrap()));
+        assert!(read(text, 3).unwrap_err().contains("nested"));
+        assert!(read(r#"{"a":{"b":1,"\u0062":2}}"#, 4).unwrap_err().contains("`b` stands twice"));
     }
 
     #[test]
