@@ -1,0 +1,11 @@
+//! What people see: the real programs with homes of their own, over real sockets, databases and session
+//! files. Nothing here reaches into the code; everything is said by the command line.
+
+mod agent;
+mod home;
+mod misuse;
+mod restart;
+mod story;
+mod talk;
+#[path = "../desktop/wait.rs"]
+mod wait;
