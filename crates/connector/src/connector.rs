@@ -1,23 +1,23 @@
 //! The running connector: a loop for each context, the local door, and what a person can make it do.
 
 mod fault;
+mod teams;
 
 pub use fault::{ActFault, StartFault};
 
 use crate::board::Board;
 use crate::claim::Claim;
 use crate::config::Config;
-use crate::contexts::{Context, Contexts, choose};
+use crate::contexts::{Context, choose};
 use crate::custody::Place;
 use crate::enrollment::{JoinFault, LeaveFault, Left};
 use crate::home::HomeFault;
 use crate::install::Install;
-use crate::journal::Journal;
-use crate::outbox::{Outbox, OutboxFault};
+use crate::outbox::Outbox;
 use crate::sessions::Found;
 use crate::settings::{Settings, SettingsFault};
 use crate::stream::{Events, Unsupported};
-use crate::team::{Parts, Signals, Team};
+use crate::team::{Signals, Team};
 use crate::{clock_watch, incarnations};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,10 +26,10 @@ use teamlamp_client::Client;
 use teamlamp_clock::{Tasks, ms};
 use teamlamp_wire::local::{Pause, Status};
 use teamlamp_wire::window::{JoinAccept, JoinFrom, JoinPreview, Joined};
+use teams::Running;
 use tokio::sync::watch;
 
-/// How long all teams together may take to be left, and everything else to end: 3 s in all (spec 06).
-const LEAVING: Duration = Duration::from_millis(2_500);
+/// How long the door and its readers may take to end: 3 s with the leaving of the teams (spec 06).
 const ENDING: Duration = Duration::from_millis(400);
 /// How often the end of a pause is looked for, since the wall clock may jump.
 const PAUSE_LOOK: Duration = Duration::from_secs(30);
@@ -84,26 +84,11 @@ struct Inner {
     claim: Mutex<Option<Claim>>,
 }
 
-#[derive(Clone, Debug)]
-struct Running {
-    team: Arc<Team>,
-    tasks: Tasks,
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         // Nobody can end it in order any more.
         self.tasks.kill();
         self.door.kill();
-    }
-}
-
-impl Running {
-    /// Leaves the team in order; what is stuck ends all the same.
-    async fn leave(&self) {
-        if !self.tasks.shutdown(LEAVING).await.is_empty() {
-            self.tasks.kill();
-        }
     }
 }
 
@@ -317,85 +302,6 @@ impl Connector {
         self.0.tasks.kill();
         self.0.door.kill();
         self.0.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
-    }
-
-    /// Makes the running loops those of the saved contexts.
-    async fn reload(&self) -> Result<(), ActFault> {
-        let inner = &self.0;
-        let _changing = inner.changing.lock().await;
-        let loaded = inner.install.contexts()?;
-        let wanted: Vec<_> = loaded
-            .contexts
-            .into_iter()
-            .filter(|c| inner.only.as_ref().is_none_or(|only| *only == c.id))
-            .collect();
-        let running: Vec<_> = self.contexts();
-        for old in running.iter().filter(|old| !wanted.contains(old)) {
-            self.stop(&old.id).await;
-        }
-        for shown in inner.board.status().contexts.iter().filter(|c| wanted.iter().all(|w| w.id != c.id)) {
-            inner.board.remove(&shown.id);
-        }
-        for context in wanted.into_iter().filter(|context| !running.contains(context)) {
-            self.run(context)?;
-        }
-        Ok(())
-    }
-
-    fn run(&self, context: Context) -> Result<(), OutboxFault> {
-        let inner = &self.0;
-        let install = inner.install.clone();
-        let (clock, chance) = (install.clock.clone(), install.chance.fork());
-        let journal =
-            Journal::open(&context.id, inner.outbox.clone(), inner.hidden.clone(), clock, chance.clone())?;
-        let id = context.id.clone();
-        let tasks = inner.tasks.child();
-        let team = Arc::new(Team::new(Parts {
-            quit: tasks.token().clone(),
-            install: Install { chance, ..install },
-            context,
-            board: inner.board.clone(),
-            journal,
-            sessions: inner.sessions.clone(),
-            signals: inner.signals.clone(),
-            incarnation: inner.incarnation.clone(),
-        }));
-        tasks.spawn_to_end("team", team.clone().run());
-        self.teams().insert(id, Running { team, tasks });
-        Ok(())
-    }
-
-    async fn stop(&self, context: &str) {
-        let running = self.teams().remove(context);
-        if let Some(running) = running {
-            running.leave().await;
-        }
-    }
-
-    async fn enroll_again(&self, id: &str, as_new: Option<String>) -> Result<(), ActFault> {
-        let inner = &self.0;
-        let unknown = || ActFault::Unknown(id.to_owned());
-        let mut context = self.team(id).ok_or_else(unknown)?.context();
-        let name = match (&as_new, &context.machine) {
-            (Some(name), _) => teamlamp_wire::name::clean(name)
-                .map_err(|fault| JoinFault::Name(fault.sentence("The machine's name")))?,
-            (None, Some(machine)) => machine.name.clone(),
-            (None, None) => return Err(unknown()),
-        };
-        let changing = inner.changing.lock().await;
-        self.stop(id).await;
-        let enrolled = inner.install.enroll(&mut context, &name, as_new.is_some()).await;
-        if enrolled.is_ok() {
-            Contexts::of(&inner.install.home).update(self.now(), |all| {
-                all.iter_mut()
-                    .filter(|other| other.id == context.id)
-                    .for_each(|other| *other = context.clone());
-            })?;
-        }
-        inner.board.remove(id);
-        drop(changing);
-        self.reload().await?;
-        Ok(enrolled?)
     }
 
     fn set_pause(&self, pause: Option<Pause>) -> Result<(), SettingsFault> {

@@ -193,3 +193,59 @@ impl Journal {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+    use crate::privacy::tests::{found, session};
+    use teamlamp_wire::session::Turn;
+
+    fn journal(home: &Home, hidden: &[&str]) -> Journal {
+        let outbox = Outbox::open(home, 1).unwrap();
+        let hidden = hidden.iter().map(|root| (*root).to_owned()).collect();
+        Journal::open("c", outbox, hidden, Clock::system(), Chance::system()).unwrap()
+    }
+
+    #[test]
+    fn before_the_first_scan_nothing_is_known_to_have_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let first = journal(&home, &[]);
+        first.found(&found(&[("a", session("acme", Turn::Working, 5))]));
+        first.answered(first.say().mark);
+        let again = journal(&home, &[]);
+        again.found(&Found::default());
+        assert!(!again.settled());
+        again.unanswered();
+        assert!(again.waiting(10).is_empty());
+        again.found(&found(&[]));
+        assert_eq!(again.waiting(10).len(), 2, "its turn and the session ended while nobody watched");
+    }
+
+    #[test]
+    fn a_root_that_was_hidden_since_leaves_not_even_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let open = journal(&home, &[]);
+        open.found(&found(&[("a", session("acme", Turn::Working, 5))]));
+        open.answered(open.say().mark);
+        let hiding = journal(&home, &["acme"]);
+        hiding.unanswered();
+        hiding.found(&found(&[("a", session("acme", Turn::Idle, 9))]));
+        assert!(hiding.waiting(10).is_empty());
+        assert_eq!(hiding.say().said, Said::of(&AllShown::new(), Default::default()));
+    }
+
+    #[test]
+    fn an_unchanged_report_writes_nothing_to_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(&Home::at(dir.path()), &[]);
+        journal.found(&found(&[("a", session("acme", Turn::Working, 5))]));
+        journal.answered(journal.say().mark);
+        let size = || std::fs::metadata(dir.path().join("outbox.db-wal")).map_or(0, |file| file.len());
+        let before = size();
+        (0..20).for_each(|_| journal.answered(journal.say().mark));
+        assert_eq!(size(), before);
+    }
+}

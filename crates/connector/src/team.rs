@@ -1,6 +1,7 @@
 //! The loop of one context: stays signed in, reports, and reads. Three futures of one task, which share
 //! the sign-in and the journal; facts go to the board, events to the hub.
 
+mod beats;
 mod flush;
 mod reading;
 mod reporting;

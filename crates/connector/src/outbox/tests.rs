@@ -1,3 +1,5 @@
+//! The outbox on a real file.
+
 use super::*;
 use crate::privacy::Shown;
 use crate::sessions::FoundRoot;

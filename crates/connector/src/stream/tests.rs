@@ -1,3 +1,5 @@
+//! The kept frames and their readers.
+
 use super::*;
 use teamlamp_client::Mode;
 use teamlamp_wire::event::{Actor, ActorKind, Resource as WireResource};
