@@ -201,6 +201,16 @@ describe("history", () => {
     expect(await calls(page)).toHaveLength(1);
   });
 
+  it("has no hole where the live feed lets its oldest go", async () => {
+    const page = await scene("feed-history");
+    await rowOf(page, "event 300").waitFor();
+    await page.getByRole("button", { name: "Load older events" }).click();
+    await expect.poll(() => list(page).getByRole("listitem").last().getAttribute("aria-setsize")).toBe("201");
+    await patch(page, { change: "feed", items: Array.from({ length: 10_000 }, (_, i) => event(301 + i, { at: NOW })) });
+    await expect.poll(() => list(page).getByRole("listitem").last().getAttribute("aria-setsize")).toBe("10201");
+    await rowOf(page, "deploy 10300").waitFor();
+  });
+
   it("that fails says so and can be tried again", async () => {
     const page = await scene("feed-error");
     await page.getByRole("button", { name: "Load older events" }).click();

@@ -34,7 +34,14 @@ describe("the store", () => {
     expect(applied.to.sessions).toEqual([]);
   });
 
-  it("never shows an event twice, and keeps the latest", () => {
+  it("never shows an event twice", () => {
+    const state = windowState({ version: 1, feed: [event(1), event(2)] });
+    const applied = apply(state, patch(2, { change: "feed", items: [event(2), event(3), event(3)] }));
+    if (typeof applied === "string") throw new Error(applied);
+    expect(applied.to.feed.map((item) => (item.item === "event" ? item.sequence : 0))).toEqual([1, 2, 3]);
+  });
+
+  it("keeps the latest events, and no more than its bound", () => {
     const state = windowState({ version: 1, feed: [event(1), event(2)] });
     const items = [event(2), event(3), ...Array.from({ length: FEED_MAX }, (_, i) => event(i + 4))];
     const applied = apply(state, patch(2, { change: "feed", items }));

@@ -65,6 +65,7 @@ describe("an event's sentence", () => {
     expect(say("waiting_input", "working")).toBe("billing-api works again · Claude Code on ada-laptop");
     expect(say("working", "idle")).toBe("billing-api finished its turn · Claude Code on ada-laptop");
     expect(say("working", "dreaming")).toContain("can’t be read");
+    expect(sentence(turn(1, 0, "working", "dreaming").event, known).sign).toBe("unknown");
   });
 
   it("takes a script's own words, as text with nothing hidden", () => {

@@ -10,12 +10,12 @@ describe("machines", () => {
       machines: [
         machine("zed"),
         machine("anna", { connection: "offline" }),
-        machine("my-desk", { custodian_id: "prin_ada" }),
+        machine("a-desk", { custodian_id: "prin_ada" }),
         machine("ada-laptop", { custodian_id: "prin_ada" }),
         machine("gone", { enrollment: "revoked" }),
       ],
     });
-    expect(cards(state, NOW).map((card) => card.name)).toEqual(["ada-laptop", "my-desk", "zed", "anna"]);
+    expect(cards(state, NOW).map((card) => card.name)).toEqual(["ada-laptop", "a-desk", "zed", "anna"]);
     expect(cards(state, NOW)[0]?.here).toBe(true);
   });
 
