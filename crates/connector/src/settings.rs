@@ -76,7 +76,7 @@ mod tests {
     fn decisions_are_remembered_and_damaged_ones_are_not_taken_for_none() {
         let dir = tempfile::tempdir().unwrap();
         let settings = Settings::of(&Home::at(dir.path()));
-        settings.change(|s| drop(s.hidden_roots.insert("secret-project".into()))).unwrap();
+        settings.change(|s| s.hidden_roots.extend(["secret-project".into()])).unwrap();
         settings.change(|s| s.pause = Some(Pause { until: None })).unwrap();
         let chosen = settings.load().unwrap();
         assert!(chosen.hidden_roots.contains("secret-project") && chosen.pause.is_some());

@@ -23,17 +23,21 @@ async fn a_machine_that_joined_comes_online_with_its_sessions() {
     assert!(context.heartbeat_at.is_some() && context.linked_at.is_some());
     assert_eq!(context.clock_offset_ms, Some(-500), "the server's clock is half a second ahead");
     assert_eq!(status.sessions.len(), 1);
-    let state = world.server.state();
-    let place = |call: &str| state.calls.iter().position(|c| c == call).unwrap();
-    assert!(
-        place("sessions") < place("heartbeat"),
-        "a session is registered before it is bound: {:?}",
-        state.calls
-    );
-    let beat = &state.beats[0];
-    assert_eq!((beat.sequence, beat.bindings.len(), &beat.incarnation_id), (1, 1, &status.incarnation_id));
-    assert!(state.registered["a"].title.is_none(), "a title is not shared by itself");
-    drop(state);
+    {
+        let state = world.server.state();
+        let place = |call: &str| state.calls.iter().position(|c| c == call).unwrap();
+        assert!(
+            place("sessions") < place("heartbeat"),
+            "a session is registered before it is bound: {:?}",
+            state.calls
+        );
+        let beat = &state.beats[0];
+        assert_eq!(
+            (beat.sequence, beat.bindings.len(), &beat.incarnation_id),
+            (1, 1, &status.incarnation_id)
+        );
+        assert!(state.registered["a"].title.is_none(), "a title is not shared by itself");
+    }
     connector.shutdown().await;
 }
 
@@ -86,11 +90,12 @@ async fn a_session_ends_in_the_report_in_which_its_binding_is_gone() {
     world.until(&connector, "online").await;
     world.find(&[("a", session("acme", Turn::Ended, 77))]);
     world.pass(3).await;
-    let state = world.server.state();
-    let beat = state.beats.iter().find(|b| b.bindings.is_empty()).unwrap();
-    let activity = beat.activity.as_ref().unwrap();
-    assert_eq!((activity[0].turn.as_str(), activity[0].since), ("ended", Some(77)));
-    drop(state);
+    {
+        let state = world.server.state();
+        let beat = state.beats.iter().find(|b| b.bindings.is_empty()).unwrap();
+        let activity = beat.activity.as_ref().unwrap();
+        assert_eq!((activity[0].turn.as_str(), activity[0].since), ("ended", Some(77)));
+    }
     connector.shutdown().await;
 }
 

@@ -24,26 +24,27 @@ async fn what_happened_offline_is_told_in_order_with_its_own_times_before_the_ne
         state.calls.clear();
     }
     world.until(&connector, "online").await;
-    let state = world.server.state();
-    let told: Vec<_> = state
-        .published
-        .iter()
-        .map(|e| (e.kind.as_str(), e.resource.as_ref().unwrap().id.as_str(), e.at))
-        .collect();
-    let expected = [
-        ("session.turn", "sess_a", Some(100)),
-        ("session.turn", "sess_a", Some(200)),
-        ("session.started", "sess_b", Some(210)),
-        ("session.turn", "sess_a", Some(300)),
-        ("session.ended", "sess_a", Some(300)),
-    ];
-    assert_eq!(told, expected);
-    assert_eq!(state.published[0].data["from"], json!("working"));
-    let place = |call: &str| state.calls.iter().position(|c| c == call).unwrap();
-    assert!(place("events") < place("heartbeat"), "{:?}", state.calls);
-    let beat = state.beats.last().unwrap();
-    assert_eq!(beat.bindings.len(), 1);
-    drop(state);
+    {
+        let state = world.server.state();
+        let told: Vec<_> = state
+            .published
+            .iter()
+            .map(|e| (e.kind.as_str(), e.resource.as_ref().unwrap().id.as_str(), e.at))
+            .collect();
+        let expected = [
+            ("session.turn", "sess_a", Some(100)),
+            ("session.turn", "sess_a", Some(200)),
+            ("session.started", "sess_b", Some(210)),
+            ("session.turn", "sess_a", Some(300)),
+            ("session.ended", "sess_a", Some(300)),
+        ];
+        assert_eq!(told, expected);
+        assert_eq!(state.published[0].data["from"], json!("working"));
+        let place = |call: &str| state.calls.iter().position(|c| c == call).unwrap();
+        assert!(place("events") < place("heartbeat"), "{:?}", state.calls);
+        let beat = state.beats.last().unwrap();
+        assert_eq!(beat.bindings.len(), 1);
+    }
     world.pass(60).await;
     assert_eq!(world.server.state().published.len(), 5, "told once");
     connector.shutdown().await;
@@ -62,10 +63,11 @@ async fn a_report_whose_answer_was_lost_is_not_told_again() {
     }
     world.find(&[("a", session("acme", Turn::WaitingApproval, 100))]);
     world.pass(60).await;
-    let state = world.server.state();
-    assert!(state.published.is_empty(), "{:?}", state.published);
-    assert_eq!(state.beats.last().unwrap().activity.as_ref().unwrap()[0].turn, "waiting_approval");
-    drop(state);
+    {
+        let state = world.server.state();
+        assert!(state.published.is_empty(), "{:?}", state.published);
+        assert_eq!(state.beats.last().unwrap().activity.as_ref().unwrap()[0].turn, "waiting_approval");
+    }
     connector.shutdown().await;
 }
 
