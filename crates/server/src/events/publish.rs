@@ -246,7 +246,8 @@ impl Writing<'_> {
         sessions::event(&self.caller.actor(), known, state, what)
     }
 
-    /// The team knows this already, by a heartbeat: the event that told it is the answer.
+    /// The store knows this already, by a heartbeat: the event that told it is the answer. A session that
+    /// began and ended unheard of may have ended in the store alone: its end is still told.
     fn already_told(
         &self,
         known: &Known,
@@ -257,7 +258,8 @@ impl Writing<'_> {
         let current =
             rows::current_of(self.tx, self.team, known.source_id.as_str(), "session", known.id.as_str())?;
         if let Some(sequence) = current
-            && let Some(id) = rows::id_at(self.tx, self.team, sequence)?
+            && let Some((id, kind)) = rows::event_at(self.tx, self.team, sequence)?
+            && (kind == "session.ended" || event.kind != "session.ended")
         {
             return Ok(PublishedEvent { id, sequence });
         }

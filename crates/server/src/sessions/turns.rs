@@ -41,19 +41,21 @@ pub enum Happened {
     },
 }
 
-/// What a report makes of a session at `now`, and what of that is told.
+/// What a report makes of a session at `now`, and what of that is told. A turn is told only while a
+/// binding names the session: its start carries the turn that it then has. A machine's clock that is ahead
+/// counts as now, or what happens later would seem older than it.
 pub fn next(stored: &State, report: &Report, now: Millis) -> (State, Vec<Happened>) {
     let bound = report.bound.unwrap_or(stored.bound);
     let (turn, since) = match &report.turn {
         None => (stored.turn.clone(), stored.since),
         // Since when is known to nobody: as before, or from now.
         Some((turn, None)) if *turn == stored.turn => (turn.clone(), stored.since),
-        Some((turn, since)) => (turn.clone(), since.or(Some(now))),
+        Some((turn, since)) => (turn.clone(), Some(since.map_or(now, |since| since.min(now)))),
     };
     let mut happened = Vec::new();
     if bound && !stored.bound {
         happened.push(Happened::Started);
-    } else if turn != stored.turn {
+    } else if stored.bound && turn != stored.turn {
         happened.push(Happened::Turned { from: stored.turn.clone() });
     }
     if stored.bound && !bound {
@@ -114,6 +116,18 @@ mod tests {
         let (after, same) = next(&state(true, "idle", Some(5)), &both, NOW);
         assert_eq!(same, [Happened::Turned { from: "idle".into() }, Happened::Ended { ended: true }]);
         assert_eq!(after, state(false, "ended", Some(8)));
+    }
+
+    #[test]
+    fn a_turn_before_the_start_or_after_the_end_is_not_told() {
+        let (after, happened) = next(&state(false, "working", Some(5)), &turn("ended", Some(8)), NOW);
+        assert_eq!((after, happened), (state(false, "ended", Some(8)), vec![]));
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_counts_as_now() {
+        let stored = state(true, "working", Some(5));
+        assert_eq!(next(&stored, &turn("idle", Some(NOW + 1)), NOW).0, state(true, "idle", Some(NOW)));
     }
 
     #[test]

@@ -267,13 +267,17 @@ pub fn published(
     Ok(row)
 }
 
-/// The id of the event of a sequence.
-pub fn id_at(conn: &Connection, team: &TeamId, sequence: i64) -> Result<Option<EventId>, ApiError> {
-    let id = conn
-        .prepare_cached("SELECT id FROM events WHERE team_id = ?1 AND sequence = ?2")?
-        .query_row(params![team.as_str(), sequence], |row| row.get(0))
+/// The id and the kind of the event of a sequence.
+pub fn event_at(
+    conn: &Connection,
+    team: &TeamId,
+    sequence: i64,
+) -> Result<Option<(EventId, String)>, ApiError> {
+    let event = conn
+        .prepare_cached("SELECT id, kind FROM events WHERE team_id = ?1 AND sequence = ?2")?
+        .query_row(params![team.as_str(), sequence], |row| Ok((EventId(row.get(0)?), row.get(1)?)))
         .optional()?;
-    Ok(id.map(EventId))
+    Ok(event)
 }
 
 /// Current events in the order of a snapshot, of one source or all, after a place, at most `limit`.
