@@ -97,7 +97,8 @@ pub struct ShownTeam {
     /// For how many days the team keeps events; null until the server said so.
     pub retention_days: Option<u32>,
     /// When machines and sessions were last read from the server, or confirmed by its stream; null while
-    /// they never were.
+    /// they never were. Renewed at least every 60 s while the stream is held: in the states `degraded` and
+    /// `paused` the window greys what is older than 90 s.
     pub read_at: Option<Millis>,
 }
 

@@ -19,6 +19,7 @@ role: Role | null,
 retention_days: number | null, 
 /**
  * When machines and sessions were last read from the server, or confirmed by its stream; null while
- * they never were.
+ * they never were. Renewed at least every 60 s while the stream is held: in the states `degraded` and
+ * `paused` the window greys what is older than 90 s.
  */
 read_at: number | null, };
