@@ -12,7 +12,7 @@ pub(crate) struct Args {
     /// Print JSON: one document, or one line for each item of a stream.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Which team, where this computer is in several: its context's id or the team's name.
+    /// Which team, where there are several: its name, or the context's id.
     #[arg(long, global = true, value_name = "NAME", env = "TEAMLAMP_CONTEXT")]
     pub(crate) context: Option<String>,
     #[command(subcommand)]

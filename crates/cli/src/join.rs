@@ -4,8 +4,10 @@ use crate::args::Join;
 use crate::fail::Fail;
 use crate::out::{Out, Style, ask, can_ask, confirm, read_line};
 use crate::{setup, words};
+use teamlamp_connector::JoinFault;
 use teamlamp_connector::names::suggested;
 use teamlamp_wire::account::Role;
+use teamlamp_wire::envelope::ErrorCode;
 use teamlamp_wire::text::visible;
 use teamlamp_wire::window::{JoinAccept, JoinFrom, JoinPreview, Joined};
 
@@ -14,18 +16,31 @@ const SCHEME: &str = "teamlamp:";
 pub(crate) async fn run(args: Join, out: &Out) -> Result<(), Fail> {
     let install = setup::install()?;
     let invitation = invitation(&args)?;
-    let preview = install.preview(&invitation).await?;
     let asks = !args.yes;
     if asks && !can_ask() {
         return Err(Fail::usage("Nobody can be asked here: say --yes to join without a question."));
     }
-    if asks {
-        for line in shown(&preview, install.clock.now_ms(), out) {
+    let preview = match install.preview(&invitation).await {
+        Ok(preview) => Some(preview),
+        // A code that was spent from here, by a try that did not come to its end, is gone to the server's
+        // eyes and still good: what stopped half-way goes on.
+        Err(JoinFault::Server(fault)) if fault.code() == Some(ErrorCode::Gone) => {
+            if asks && !confirm(&format!("{} Was it used from here, and is to go on?", fault.sentence()))? {
+                return Err(fault.into());
+            }
+            None
+        }
+        Err(fault) => return Err(fault.into()),
+    };
+    if let Some(preview) = preview.as_ref().filter(|_| asks) {
+        for line in shown(preview, install.clock.now_ms(), out) {
             out.note(&line);
         }
     }
-    let accept = accept(&args, invitation, &preview, asks)?;
-    if asks && !confirm(&question(&accept, &preview))? {
+    let accept = accept(&args, invitation, preview.as_ref(), asks)?;
+    if let Some(preview) = preview.as_ref().filter(|_| asks)
+        && !confirm(&question(&accept, preview))?
+    {
         return Err(Fail::failed("Not joined."));
     }
     let joined = install.join(accept).await?;
@@ -67,21 +82,26 @@ fn invitation(args: &Join) -> Result<JoinFrom, Fail> {
 }
 
 /// Who joins with which machine: as the arguments say, else asked for, else as this computer knows it.
-fn accept(args: &Join, invitation: JoinFrom, preview: &JoinPreview, asks: bool) -> Result<JoinAccept, Fail> {
+fn accept(
+    args: &Join,
+    invitation: JoinFrom,
+    preview: Option<&JoinPreview>,
+    asks: bool,
+) -> Result<JoinAccept, Fail> {
     let names = suggested();
     let named = |given: &Option<String>, question: &str, default: &str| match given {
         Some(name) => Ok(name.clone()),
         None if asks => ask(question, default),
         None => Ok(default.to_owned()),
     };
-    let makes_team = preview.invitation.team.is_none();
+    let makes_team = preview.map_or(args.team.is_some(), |it| it.invitation.team.is_none());
     if !makes_team && args.team.is_some() {
         return Err(Fail::usage("This invitation is to a team that exists: leave --team out."));
     }
     let team_name = makes_team.then(|| named(&args.team, "The new team's name", &names.team)).transpose()?;
     let person = named(&args.person, "Your name", &names.person)?;
-    let machine = match preview.invitation.role {
-        Role::Viewer => args.machine.clone().unwrap_or(names.machine),
+    let machine = match preview.map(|it| it.invitation.role) {
+        Some(Role::Viewer) => args.machine.clone().unwrap_or(names.machine),
         _ => named(&args.machine, "This machine's name", &names.machine)?,
     };
     Ok(JoinAccept { invitation, person, machine, team_name })
@@ -101,7 +121,7 @@ fn shown(preview: &JoinPreview, now: teamlamp_wire::Millis, out: &Out) -> Vec<St
         lines.push(row("from", inviter.name.clone()));
     }
     lines.push(row("you", format!("will be {}", it.role.as_str())));
-    lines.push(row("ends", format!("in {}", words::length(it.expires_at - now))));
+    lines.push(row("ends", format!("in {}", words::length(it.expires_at - now + 30_000))));
     if preview.pinned {
         lines.push("  The server proved to hold the key that the link names.".into());
     }
@@ -197,13 +217,13 @@ mod tests {
     fn an_owners_code_makes_a_team_and_another_takes_no_name_for_one() {
         let link = || JoinFrom::Link { link: "teamlamp://join?x".into() };
         let named = Join { team: Some("Acme".into()), person: Some("Ada".into()), ..args("-") };
-        let made = accept(&named, link(), &preview(None, Role::Owner), false).unwrap();
+        let made = accept(&named, link(), Some(&preview(None, Role::Owner)), false).unwrap();
         assert_eq!((made.team_name.as_deref(), made.person.as_str()), (Some("Acme"), "Ada"));
         assert_eq!(
-            accept(&named, link(), &preview(Some("Acme"), Role::Member), false).unwrap_err().parts().0,
+            accept(&named, link(), Some(&preview(Some("Acme"), Role::Member)), false).unwrap_err().parts().0,
             2
         );
-        let joined = accept(&args("-"), link(), &preview(Some("Acme"), Role::Member), false).unwrap();
+        let joined = accept(&args("-"), link(), Some(&preview(Some("Acme"), Role::Member)), false).unwrap();
         assert!(joined.team_name.is_none() && !joined.machine.is_empty());
     }
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
+use teamlamp_wire::name::is_bidi;
 
 /// How a piece of text is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Out {
 
     /// Prints a document, or an item of a stream, as one line of JSON.
     pub(crate) fn document(&self, value: &impl Serialize) -> io::Result<()> {
-        self.line(&serde_json::to_string(value)?)
+        self.line(&harmless(serde_json::to_string(value)?))
     }
 
     /// Says something about the result, on standard error.
@@ -106,6 +107,18 @@ impl Out {
     pub(crate) fn for_test(color: bool) -> Self {
         Self { json: false, color, zone: TimeZone::UTC, clock: Clock::system() }
     }
+}
+
+/// JSON that moves no cursor and turns no text round: what it leaves raw of control and bidi characters
+/// can only stand in strings, where it may be escaped.
+fn harmless(json: String) -> String {
+    let is_harmful = |c: char| c.is_control() || is_bidi(c);
+    if !json.contains(is_harmful) {
+        return json;
+    }
+    json.chars()
+        .map(|c| if is_harmful(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() })
+        .collect()
 }
 
 /// A list as JSON: the server's items without their envelope.
@@ -151,6 +164,14 @@ mod tests {
         assert_eq!(Out::for_test(false).paint(Style::Up, "x"), "x");
         assert_eq!(Out::for_test(true).paint(Style::Up, "x"), "\x1b[32mx\x1b[0m");
         assert_eq!(Out::for_test(true).paint(Style::Plain, "x"), "x");
+    }
+
+    #[test]
+    fn json_reaches_a_terminal_without_power_and_means_the_same() {
+        let text = "a\u{1b}[2J\u{9b}2J\u{7f}\u{202e}é";
+        let json = harmless(serde_json::to_string(text).unwrap());
+        assert_eq!(json, r#""a\u001b[2J\u009b2J\u007f\u202eé""#);
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 
     #[test]

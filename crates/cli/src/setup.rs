@@ -11,10 +11,10 @@ use teamlamp_connector::{Context, Custody, Home, Install, Server, claim};
 
 const PROGRAM: &str = concat!("teamlamp ", env!("CARGO_PKG_VERSION"));
 
-/// Logs to standard error what `TEAMLAMP_LOG` asks for.
+/// Logs to standard error what `TEAMLAMP_LOG` asks for; else what is wrong, but for what a command says itself.
 pub(crate) fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp_connector::contexts=off"));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
 }

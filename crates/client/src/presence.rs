@@ -43,3 +43,42 @@ impl Client {
             .boxed())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Part, SSE, Script, Step};
+    use teamlamp_wire::presence::Transition;
+
+    #[tokio::test(start_paused = true)]
+    async fn transitions_are_read_until_the_connection_ends_and_its_end_is_told() {
+        let message = |json: &str| Part::Bytes(format!("id: 7\ndata: {json}\n\n"));
+        let transition = r#"{"type":"transition","sequence":7,"at":5,"machine_id":"mach_1","from":"offline",
+            "to":"online","linked":true}"#
+            .replace('\n', "");
+        let parts = vec![
+            message(r#"{"type":"snapshot_begin"}"#),
+            message(r#"{"type":"later"}"#),
+            message(&transition),
+            Part::Hang,
+        ];
+        let script = Script::of([Step::Answer(200, SSE, parts)]);
+        let stream = script.client().presence(&"team_1".into(), Some(6)).await.unwrap();
+        let all: Vec<_> = stream.collect().await;
+        assert_eq!(script.asked()[0].path_and_query, "/v1/teams/team_1/machines/events?after=6");
+        assert_eq!(all[0], Ok(PresenceFrame::SnapshotBegin));
+        let Ok(PresenceFrame::Transition(Transition { sequence: 7, linked: true, .. })) = &all[1] else {
+            panic!("{all:?}")
+        };
+        let Err(ClientError::Unreachable(fault)) = &all[2] else { panic!("{all:?}") };
+        assert_eq!((fault.kind, all.len()), (FaultKind::Timeout, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_does_not_begin_is_an_error() {
+        let script = Script::of([Step::refusal(404, "not_found"), Step::Hang]);
+        let client = script.client();
+        assert_eq!(client.presence(&"team_1".into(), None).await.err().and_then(|e| e.status()), Some(404));
+        assert!(client.presence(&"team_1".into(), None).await.is_err());
+    }
+}

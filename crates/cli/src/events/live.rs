@@ -18,6 +18,7 @@ use teamlamp_wire::event::Event;
 use teamlamp_wire::frame::Frame;
 use teamlamp_wire::local::State;
 use teamlamp_wire::machine::Connection as Presence;
+use teamlamp_wire::text::visible;
 
 /// How many past events stand before the live ones, where no time was asked for.
 const LATEST: usize = 10;
@@ -133,11 +134,14 @@ impl Connection {
             Followed::Connected { mode: Mode::Streaming } => {
                 std::mem::take(&mut self.lost).then(|| "Connected again.".to_owned())
             }
-            Followed::Dropped { why, wait } => match why.retry_after() {
-                Some(_) => Some(format!("{} Next try in {} s.", why.sentence(), wait.as_secs())),
-                None if std::mem::replace(&mut self.lost, true) => None,
-                None => Some(format!("{} Coming back by itself.", why.sentence())),
-            },
+            Followed::Dropped { why, wait } => {
+                let sentence = visible(&why.sentence());
+                match why.retry_after() {
+                    Some(_) => Some(format!("{sentence} Next try in {} s.", wait.as_secs())),
+                    None if std::mem::replace(&mut self.lost, true) => None,
+                    None => Some(format!("{sentence} Coming back by itself.")),
+                }
+            }
             Followed::Frame { .. } | Followed::Gap { .. } | Followed::Ended { .. } => None,
         }
     }
@@ -210,7 +214,7 @@ async fn now(from: &Sources, out: &Out) -> Result<String, ClientError> {
     let waiting = sessions.iter().filter(|s| s.turn.waits()).count();
     let mut line = format!(
         "{}  {} of {} online, {}",
-        out.paint(Style::Strong, &teamlamp_wire::text::visible(&from.context.team_name)),
+        out.paint(Style::Strong, &visible(&from.context.team_name)),
         online,
         words::count(machines.len(), "machine", "machines"),
         match sessions.len() {
