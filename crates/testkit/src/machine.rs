@@ -47,6 +47,10 @@ impl Machine {
         skew_ms: i64,
     ) -> Self {
         let clock = clock.skewed_by(skew_ms);
+        let home = Home::at(folder.join(name));
+        if let Err(fault) = home.prepare() {
+            record.broken(fault.to_string());
+        }
         Self {
             name: name.to_owned(),
             person: person.to_owned(),
@@ -56,7 +60,7 @@ impl Machine {
             network: network.clone(),
             chance: chance.fork(),
             record: record.clone(),
-            home: Home::at(folder.join(name)),
+            home,
             keyring: SimKeyring::new(record),
             process: Tasks::new(),
             connector: None,
@@ -101,7 +105,8 @@ impl Machine {
         if self.connector.is_some() {
             return;
         }
-        self.process = Tasks::new();
+        // What its person did before the connector ran came from another process.
+        std::mem::take(&mut self.process).kill();
         let config =
             Config { install: self.install(), sessions: self.agents.watch(), only: None, door: false };
         match Connector::start(config).await {
@@ -134,7 +139,9 @@ impl Machine {
 
     fn drop_process(&mut self, how: &str) {
         self.process.kill();
-        self.connector = None;
+        if let Some(connector) = self.connector.take() {
+            connector.kill();
+        }
         self.record.note(&self.name, how);
     }
 

@@ -48,7 +48,13 @@ pub struct Reader {
 
 impl Reader {
     /// A reader that does not read yet.
-    pub fn new((person, is_admin): (Person, bool), how: How, team: &TeamId, clock: &Clock, record: &Record) -> Self {
+    pub fn new(
+        (person, is_admin): (Person, bool),
+        how: How,
+        team: &TeamId,
+        clock: &Clock,
+        record: &Record,
+    ) -> Self {
         let seen = Seen::new(&person.name, record.clone());
         Self {
             name: person.name.clone(),

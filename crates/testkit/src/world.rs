@@ -18,13 +18,13 @@ use fault::Ending;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tempfile::TempDir;
 use teamlamp_clock::{Chance, Clock, Moment, Tasks, ms};
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Role;
 use teamlamp_wire::id::TeamId;
 use teamlamp_wire::invitation::{CreateInvitation, JoinLink};
 use teamlamp_wire::window::{JoinAccept, JoinFrom};
+use tempfile::TempDir;
 
 /// When every world begins: a day of 2026, so that times look like times.
 const BEGIN_MS: Millis = 1_790_000_000_000;
@@ -72,16 +72,23 @@ pub struct World {
     settled_ms: i64,
 }
 
-/// Runs the world of a seed for a time, on a runtime of its own.
-///
-/// # Panics
-/// Where the system gives no runtime or no folder.
-pub fn run(seed: u64, minutes: i64) -> Outcome {
+/// Runs the world of a seed for a time, on a runtime of its own; `with_log` puts the log into the
+/// transcript. That something panics is a broken rule.
+pub fn run(seed: u64, minutes: i64, with_log: bool) -> Outcome {
+    std::panic::catch_unwind(|| run_once(seed, minutes, with_log)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
+        let faults = vec![format!("panicked: {said}")];
+        Outcome { faults, transcript: String::new(), settled_ms: 0, events: 0 }
+    })
+}
+
+fn run_once(seed: u64, minutes: i64, with_log: bool) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime for one world");
     runtime.block_on(async {
         let clock = Clock::starting_at(BEGIN_MS);
-        let record = Record::new(clock.clone());
+        let record = Record::new(clock.clone(), with_log);
         let _log = tracing::subscriber::set_default(record.subscriber());
         let settled = match World::new(seed, clock, &record).await {
             Some(mut world) => {
@@ -158,7 +165,7 @@ impl World {
         for _ in 0..world.plan.machines {
             let code = world.invite(Role::Member).await?;
             let number = world.add_machine();
-            world.machines[number].join(&code).await;
+            world.machines[number].join(&code).await?;
             world.machines[number].start().await;
         }
         for _ in 0..world.plan.readers {
@@ -278,9 +285,11 @@ impl World {
 
 impl Machine {
     /// Its person joins with a code, however often the answer is lost.
-    pub(crate) async fn join(&self, code: &str) {
+    pub(crate) async fn join(&self, code: &str) -> Option<()> {
         let install = self.install();
-        join(&install, &self.record, (&self.name, &self.person), code).await;
+        let joined = join(&install, &self.record, (&self.name, &self.person), code).await;
+        self.record.expect(joined, || format!("{} can't join", self.name));
+        joined.then_some(())
     }
 }
 
@@ -305,7 +314,10 @@ async fn join(
             }
             Err(fault) => {
                 record.note(machine, format!("joins again: {fault}"));
-                if !matches!(fault.code().as_str(), "unreachable" | "unavailable" | "rate_limited" | "conflict") {
+                if !matches!(
+                    fault.code().as_str(),
+                    "unreachable" | "unavailable" | "rate_limited" | "conflict"
+                ) {
                     return false;
                 }
             }

@@ -220,12 +220,18 @@ impl Agent for Codex {
 
     fn ask(&mut self) -> Result<()> {
         let arguments = json!({"cmd": "make", "sandbox_permissions": "require_escalated"}).to_string();
-        self.write("response_item", json!({"type": "function_call", "name": "exec_command",
-            "arguments": arguments, "call_id": "call_1"}))
+        self.write(
+            "response_item",
+            json!({"type": "function_call", "name": "exec_command",
+            "arguments": arguments, "call_id": "call_1"}),
+        )
     }
 
     fn answer(&mut self) -> Result<()> {
-        self.write("response_item", json!({"type": "function_call_output", "call_id": "call_1", "output": "ok"}))?;
+        self.write(
+            "response_item",
+            json!({"type": "function_call_output", "call_id": "call_1", "output": "ok"}),
+        )?;
         write_line(&self.rollout, &self.last_line())
     }
 

@@ -1,5 +1,6 @@
-//! Runs simulated worlds: `simulate [--seeds FROM..TO] [--minutes N] [--verbose]`. Prints a line for each
-//! seed that failed, with how to replay it; with one seed and `--verbose` its whole transcript.
+//! Runs simulated worlds: `simulate [--seeds FROM..TO] [--minutes N] [--verbose] [--log]`. Prints a line
+//! for each seed that failed, with how to replay it; with `--verbose` the whole transcript, with `--log` the
+//! programs' own log in it.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -7,17 +8,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use teamlamp_testkit::world::{Outcome, run};
 
-const USAGE: &str = "usage: simulate [--seeds FROM..TO] [--minutes N] [--verbose]";
+const USAGE: &str = "usage: simulate [--seeds FROM..TO] [--minutes N] [--verbose] [--log]";
 
 struct Wish {
     from: u64,
     to: u64,
     minutes: i64,
     verbose: bool,
+    log: bool,
 }
 
 fn wish() -> Option<Wish> {
-    let mut wish = Wish { from: 1, to: 200, minutes: 60, verbose: false };
+    let mut wish = Wish { from: 1, to: 200, minutes: 60, verbose: false, log: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
@@ -28,6 +30,7 @@ fn wish() -> Option<Wish> {
             }
             "--minutes" => wish.minutes = words.next()?.parse().ok().filter(|minutes| *minutes > 0)?,
             "--verbose" => wish.verbose = true,
+            "--log" => (wish.verbose, wish.log) = (true, true),
             _ => return None,
         }
     }
@@ -52,7 +55,10 @@ fn main() -> ExitCode {
             let (first, more) = (&outcome.faults[0], outcome.faults.len() - 1);
             let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
             println!("seed {seed} failed: {first}{more}");
-            println!("  replay: scripts/simulate --seeds {seed}..{seed} --minutes {} --verbose", wish.minutes);
+            println!(
+                "  replay: scripts/simulate --seeds {seed}..{seed} --minutes {} --verbose",
+                wish.minutes
+            );
         }
     }
     println!("{events} events; every calm settled within {settled_ms} ms");
@@ -73,7 +79,7 @@ fn run_all(wish: &Wish) -> BTreeMap<u64, Outcome> {
                     if seed > wish.to {
                         return;
                     }
-                    let outcome = run(seed, wish.minutes);
+                    let outcome = run(seed, wish.minutes, wish.log);
                     outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(seed, outcome);
                 }
             });

@@ -143,7 +143,8 @@ impl Seen {
             self.broken(format!("got event {} twice", event.id));
         }
         self.walk.seen.insert(sequence, event.id.clone());
-        self.record.note(&self.name, format!("sees {sequence} {} {}", event.kind, event.resource.id));
+        let (kind, id, data) = (&event.kind, &event.resource.id, serde_json::Value::from(event.data.clone()));
+        self.record.note(&self.name, format!("sees {sequence} {kind} {id} of {}: {data}", event.at));
     }
 
     pub(super) fn take_presence(&mut self, frame: &PresenceFrame) {
@@ -180,8 +181,10 @@ impl Seen {
         for (walk, through) in walks.filter(|(walk, _)| walk.whole) {
             self.compare_snapshot(walk, truth, &may_see);
             let expected: BTreeMap<i64, &EventId> = truth
-                .range(walk.watermark() + 1..=through.max(walk.watermark()))
-                .filter(|(_, it)| may_see(&it.event))
+                .iter()
+                .filter(|(sequence, it)| {
+                    **sequence > walk.watermark() && **sequence <= through && may_see(&it.event)
+                })
                 .map(|(sequence, it)| (*sequence, &it.event.id))
                 .collect();
             let seen: BTreeMap<i64, &EventId> = walk.seen.range(..=through).map(|(s, id)| (*s, id)).collect();
@@ -196,20 +199,28 @@ impl Seen {
         }
     }
 
-    /// A snapshot holds each resource's newest event up to its watermark, and nothing else.
+    /// A snapshot holds each resource's current event up to its watermark, and nothing else. That is its
+    /// newest, but for what a machine told so late that newer facts had overtaken it.
     fn compare_snapshot(&self, walk: &Walk, truth: &Truth, may_see: impl Fn(&Event) -> bool) {
-        let mut newest = BTreeMap::new();
+        let mut resources: BTreeMap<_, Vec<(i64, &Event)>> = BTreeMap::new();
         for (sequence, it) in truth.range(..=walk.watermark()) {
             let resource = (it.source_id.clone(), it.event.resource.clone());
-            newest.insert(resource, (*sequence, &it.event));
+            resources.entry(resource).or_default().push((*sequence, &it.event));
         }
-        let visible = newest.into_values().filter(|(_, event)| may_see(event));
-        let expected: BTreeSet<i64> = visible.map(|(sequence, _)| sequence).collect();
-        let got: BTreeSet<i64> = walk.snapshot.keys().copied().collect();
-        if expected != got {
-            let missed: Vec<_> = expected.difference(&got).collect();
-            let strange: Vec<_> = got.difference(&expected).collect();
-            self.broken(format!("has a snapshot that lacks {missed:?} and holds {strange:?}"));
+        let mut strange: BTreeSet<i64> = walk.snapshot.keys().copied().collect();
+        for (resource, events) in resources {
+            let newest = events.last().map_or(0, |(sequence, _)| *sequence);
+            let may_be_current = |(sequence, event): &&(i64, &Event)| {
+                let later = events.iter().filter(|(later, _)| later > sequence);
+                later.clone().all(|(_, later)| later.kind.starts_with("session.") && later.at <= event.at)
+            };
+            let current = events.iter().filter(may_be_current).find(|(sequence, _)| strange.remove(sequence));
+            if current.is_none() && events.iter().filter(may_be_current).all(|(_, event)| may_see(event)) {
+                self.broken(format!("has a snapshot without event {newest} of {resource:?}"));
+            }
+        }
+        if !strange.is_empty() {
+            self.broken(format!("has a snapshot with events {strange:?}, which are not current"));
         }
     }
 }

@@ -5,10 +5,9 @@ use super::{PEOPLE_MS, World};
 use crate::machine::Machine;
 use crate::reader::How;
 use std::collections::BTreeMap;
-use teamlamp_client::session::SessionQuery;
 use teamlamp_client::event::HistoryQuery;
+use teamlamp_client::session::SessionQuery;
 use teamlamp_clock::ms;
-use teamlamp_connector::sessions::SessionKey;
 use teamlamp_wire::event::Event;
 use teamlamp_wire::id::MachineId;
 use teamlamp_wire::limits::{ONLINE_MS, PAGE_MAX, RESTART_GRACE_MS};
@@ -145,26 +144,39 @@ impl World {
             .collect()
     }
 
-    /// Sessions of machines that report, compared with what their agents do.
+    /// Sessions of machines that report, compared with what their agents do and with what was published.
     async fn wrong_sessions(&self, listed: &BTreeMap<MachineId, machine::Machine>) -> Vec<String> {
+        let mut published: BTreeMap<&str, &str> = BTreeMap::new();
+        for it in self.truth.values() {
+            if let "session.started" | "session.ended" = it.event.kind.as_str() {
+                published.insert(&it.event.resource.id, &it.event.kind);
+            }
+        }
         let mut wrong = Vec::new();
         for machine in self.machines.iter().filter(|machine| reports(machine, listed)) {
             let Some(id) = machine_id(machine) else { continue };
-            let query = SessionQuery { machine: Some(id), live: Some(true), ..SessionQuery::default() };
-            match self.owner.client.all_sessions(&self.team, &query).await {
-                Ok(sessions) => {
-                    let told: BTreeMap<(String, String), Turn> =
-                        sessions.into_iter().map(|s| ((s.harness, s.native_id), s.turn)).collect();
-                    let live = machine.agents.live().into_iter();
-                    let is: BTreeMap<(String, String), Turn> = live
-                        .map(|(SessionKey { harness, native_id }, turn)| ((harness.to_owned(), native_id), turn))
-                        .collect();
-                    if told != is {
-                        wrong.push(format!("{} runs {is:?}, and the team knows {told:?}", machine.name));
-                    }
+            let query = SessionQuery { machine: Some(id), ..SessionQuery::default() };
+            let sessions = match self.owner.client.all_sessions(&self.team, &query).await {
+                Ok(sessions) => sessions,
+                Err(fault) => {
+                    return vec![format!("the sessions of {} can't be read: {fault}", machine.name)];
                 }
-                Err(fault) => wrong.push(format!("the sessions of {} can't be read: {fault}", machine.name)),
+            };
+            let mut live: BTreeMap<String, Turn> =
+                machine.agents.live().into_iter().map(|(key, turn)| (key.native_id, turn)).collect();
+            for session in sessions {
+                let does = live.remove(&session.native_id);
+                let (id, native) = (session.id.as_str(), &session.native_id);
+                if session.live != does.is_some() || does.is_some_and(|turn| turn != session.turn) {
+                    let known = (session.live, session.turn);
+                    wrong.push(format!("{native} does {does:?}, and the team knows {known:?} of {id}"));
+                }
+                let last = published.get(id).copied().unwrap_or("session.ended");
+                if (last == "session.started") != does.is_some() {
+                    wrong.push(format!("{native} does {does:?}, and the last event of {id} is {last}"));
+                }
             }
+            wrong.extend(live.keys().map(|native| format!("{native} lives, and the team does not know")));
         }
         wrong
     }

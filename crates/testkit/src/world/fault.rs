@@ -77,8 +77,11 @@ impl World {
         if way != 2 {
             self.network.block(SERVER, &host);
         }
-        self.record.note(&host, ["is cut off both ways", "hears nothing", "is not heard", "is cut off both ways"]
-            [usize::try_from(way).unwrap_or(0)]);
+        self.record.note(
+            &host,
+            ["is cut off both ways", "hears nothing", "is not heard", "is cut off both ways"]
+                [usize::try_from(way).unwrap_or(0)],
+        );
         self.later(500, 150_000, Ending::Unblock(host));
     }
 
@@ -171,15 +174,15 @@ impl World {
     /// A host of a machine or a reader.
     fn some_host(&self) -> String {
         let machines = self.machines.iter().map(|machine| machine.name.as_str());
-        let hosts: Vec<&str> = machines.chain(self.readers.iter().map(|reader| reader.name.as_str())).collect();
+        let hosts: Vec<&str> =
+            machines.chain(self.readers.iter().map(|reader| reader.name.as_str())).collect();
         let which = usize::try_from(self.chance.below(hosts.len() as u64)).unwrap_or(0);
         hosts.get(which).map_or_else(String::new, |host| (*host).to_owned())
     }
 
     /// A machine of which this is true.
     pub(super) fn some_machine(&self, fits: impl Fn(&crate::machine::Machine) -> bool) -> Option<usize> {
-        let all: Vec<usize> =
-            (0..self.machines.len()).filter(|it| fits(&self.machines[*it])).collect();
+        let all: Vec<usize> = (0..self.machines.len()).filter(|it| fits(&self.machines[*it])).collect();
         let which = usize::try_from(self.chance.below(all.len() as u64)).unwrap_or(0);
         all.get(which).copied()
     }

@@ -186,7 +186,9 @@ impl World {
 
     fn rotate(&mut self) {
         let which = usize::try_from(self.chance.below(self.readers.len() as u64)).unwrap_or(0);
-        let Some(reader) = self.readers.get(which).filter(|reader| !reader.seen().has_ended()) else { return };
+        let Some(reader) = self.readers.get(which).filter(|reader| !reader.seen().has_ended()) else {
+            return;
+        };
         let (stage, person) = (self.stage(), reader.person.clone());
         self.people.spawn("rotate", async move {
             match person.rotate(&stage.record).await {
