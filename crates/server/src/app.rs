@@ -44,6 +44,8 @@ pub struct Parts {
     pub known: crate::access::auth::Known,
     /// The requests with an idempotency key that are under way.
     pub flights: crate::access::idempotency::Flights,
+    /// Whether the store could be written lately.
+    pub ready: crate::health::Ready,
     /// The host names that are answered to.
     pub hosts: crate::access::hosts::Hosts,
     /// The open connections.

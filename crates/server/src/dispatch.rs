@@ -133,6 +133,7 @@ async fn after_size(
         peer: peer.remote,
         machine_header: None,
         idempotency_key: None,
+        keyed: None,
     };
     (route.handler)(call).await
 }
@@ -182,6 +183,7 @@ async fn checked(
         request_id: request_id.clone(),
         peer: peer.remote,
         idempotency_key,
+        keyed: None,
     };
     (route.handler)(call).await
 }
@@ -289,6 +291,27 @@ mod tests {
         assert_eq!(name(&format!("p {}", "s".repeat(200))).unwrap().len(), 120);
         assert_eq!(name("  "), None);
         assert_eq!(name("a\tb").as_deref(), Some("ab"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_header_or_query_of_a_request_panics(bytes in proptest::collection::vec(32u8..=255, 0..300)) {
+            // DEL can stand in no header.
+            let bytes: Vec<u8> = bytes.into_iter().filter(|b| *b != 127).collect();
+            let value = http::HeaderValue::from_bytes(&bytes).unwrap();
+            let mut request = http::Request::new(());
+            for name in ["authorization", "host", "content-type", teamlamp_wire::HEADER_CALLER, "if-match"] {
+                request.headers_mut().insert(name, value.clone());
+            }
+            if let Ok(uri) = format!("/?{}", String::from_utf8_lossy(&bytes)).parse() {
+                *request.uri_mut() = uri;
+            }
+            let parts = request.into_parts().0;
+            let _ = (caller_name(&parts), is_json(&parts), machine_header(&parts));
+            let _ = query(&parts, &router::ROUTES[0]);
+            let _ = crate::access::hosts::Hosts::new("http://localhost", &[]).check(&parts, None);
+            assert!(caller_name(&parts).is_none_or(|name| name.len() <= 120));
+        }
     }
 
     #[test]

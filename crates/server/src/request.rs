@@ -1,7 +1,8 @@
 //! What a handler gets and gives: [`Call`] and [`Reply`], and the two ways to the store: a change that
 //! happens once, and a read on one snapshot.
 
-use crate::access::{Caller, audit, guard, idempotency};
+use crate::access::idempotency::{self, Keyed};
+use crate::access::{Caller, audit, guard};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::router::Route;
@@ -49,6 +50,8 @@ pub struct Call {
     pub machine_header: Option<MachineId>,
     /// The key under which the answer of a change is kept.
     pub idempotency_key: Option<String>,
+    /// What that key stands for, once the change is under way.
+    pub keyed: Option<Keyed>,
 }
 
 /// Headers, query and body hold secrets, so a call says little of itself.
@@ -282,12 +285,14 @@ impl Call {
     ///
     /// # Errors
     /// What `change` returns.
-    pub async fn guarded<F>(self, change: F) -> Result<Reply, ApiError>
+    pub async fn guarded<F>(mut self, change: F) -> Result<Reply, ApiError>
     where
         F: FnOnce(&Tx<'_>, &Self) -> Result<Reply, ApiError> + Send + 'static,
     {
         let app = self.app.clone();
-        let _flight = match idempotency::of(&self) {
+        // Digested here, beside the writer: a body may be large.
+        self.keyed = idempotency::of(&self);
+        let _flight = match &self.keyed {
             Some(keyed) => Some(app.flights.enter(&keyed.scope, &app.clock).await?),
             None => None,
         };

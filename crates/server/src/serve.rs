@@ -134,14 +134,16 @@ where
             let busy = pace.begin();
             let app = app.clone();
             request.extensions_mut().insert(cut.clone());
-            async move {
+            // hyper keeps room for this future as long as the connection lives: boxed, that of a stream
+            // is a pointer and not all that a request may need.
+            Box::pin(async move {
                 let response = dispatch::answer(app, peer, request).await;
                 if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                     busy.for_good();
                     return Ok::<_, Infallible>(response.map(|body| Held { body, _busy: None }));
                 }
                 Ok(response.map(|body| Held { body, _busy: Some(busy) }))
-            }
+            })
         }
     });
     let served = http1::Builder::new()

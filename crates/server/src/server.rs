@@ -123,6 +123,7 @@ impl Server {
             limits: crate::access::rate_limit::Limits::default(),
             known: crate::access::auth::Known::default(),
             flights: crate::access::idempotency::Flights::default(),
+            ready: crate::health::Ready::default(),
             streams: crate::events::places::Places::default(),
             tails: crate::events::tail::Tails::default(),
             trust: crate::presence::trust::Trust::new(&config.clock),

@@ -195,6 +195,18 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_header_panics(bytes in proptest::collection::vec(32u8..=255, 0..200)) {
+            let mut headers = HeaderMap::new();
+            // DEL can stand in no header.
+            let bytes: Vec<u8> = bytes.into_iter().filter(|b| *b != 127).collect();
+            let value = [b"Bearer ".as_slice(), &bytes].concat();
+            headers.insert(http::header::AUTHORIZATION, http::HeaderValue::from_bytes(&value).unwrap());
+            let _ = read(&headers);
+        }
+    }
+
     #[test]
     fn what_is_known_of_a_credential_is_forgotten_with_any_change_and_bounded() {
         let known = Known::default();

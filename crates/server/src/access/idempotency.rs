@@ -118,12 +118,12 @@ pub fn once(
     call: &Call,
     act: impl FnOnce(&Tx<'_>) -> Result<Reply, ApiError>,
 ) -> Result<Reply, ApiError> {
-    let Some(keyed) = of(call) else { return act(tx) };
-    if let Some(record) = earlier(tx, &keyed)? {
+    let Some(keyed) = &call.keyed else { return act(tx) };
+    if let Some(record) = earlier(tx, keyed)? {
         return Ok(again(record));
     }
     let reply = act(tx)?;
-    keep(tx, &keyed, &reply, None)?;
+    keep(tx, keyed, &reply, None)?;
     Ok(reply)
 }
 

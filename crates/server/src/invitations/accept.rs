@@ -47,8 +47,7 @@ pub async fn accept(call: Call) -> Result<Reply, ApiError> {
 
 fn once(tx: &Tx<'_>, call: &Call, wanted: &Wanted) -> Result<Reply, ApiError> {
     only_a_person(tx, call)?;
-    let keyed = idempotency::of(call);
-    if let Some(keyed) = &keyed
+    if let Some(keyed) = &call.keyed
         && let Some(record) = idempotency::earlier(tx, keyed)?
     {
         return again(tx, call, record);
@@ -59,7 +58,7 @@ fn once(tx: &Tx<'_>, call: &Call, wanted: &Wanted) -> Result<Reply, ApiError> {
     context.team_id = Some(accepted.team.id.clone());
     context.principal_id = Some(accepted.principal.id.clone());
     let reply = one(context, 201, accepted, None)?;
-    if let Some(keyed) = &keyed {
+    if let Some(keyed) = &call.keyed {
         idempotency::keep(tx, keyed, &reply, Some(&credential))?;
     }
     Ok(reply)

@@ -60,7 +60,10 @@ async fn a_rotation_leaves_the_old_token_until_the_new_one_is_used() {
     assert!(is_valid(&world, &owner.token).await);
     assert!(is_valid(&world, &third).await);
     assert!(!is_valid(&world, &owner.token).await, "the new one was used");
+    // The rotation is over: using it goes on without a write.
+    let before = world.server.app().store.commits();
     assert!(is_valid(&world, &third).await);
+    assert_eq!(world.server.app().store.commits(), before);
 }
 
 #[tokio::test]
