@@ -8,6 +8,7 @@ use crate::shell::{self, Shell};
 use crate::teams::Teams;
 use crate::tray::Tray;
 use crate::{commands, parts, platform, react};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tauri::{AppHandle, Manager, RunEvent};
@@ -41,7 +42,12 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp=info"));
-    let written = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let written = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(colour)
+        .with_writer(std::io::stderr)
+        .try_init();
     debug_assert!(written.is_ok(), "logging is set up once");
 }
 

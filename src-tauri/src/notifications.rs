@@ -114,7 +114,7 @@ fn title(waiting: &Waiting) -> String {
 }
 
 fn body(waiting: &Waiting) -> String {
-    let asks = if waiting.turn == Turn::WaitingApproval { "wants an approval" } else { "asks a question" };
+    let asks = if waiting.turn == Turn::WaitingApproval { "asks for approval" } else { "asks a question" };
     format!("{} {asks}.", harness(&waiting.harness))
 }
 
@@ -158,7 +158,7 @@ mod tests {
     fn a_notification_says_which_project_and_which_machine_once() {
         let mut announcer = Announcer::default();
         let told = announcer.step(&[waits(1, 100)], false, 100);
-        assert_eq!(shown(&told), [("project-1 waits on ada-laptop", "Claude Code wants an approval.")]);
+        assert_eq!(shown(&told), [("project-1 waits on ada-laptop", "Claude Code asks for approval.")]);
         assert!(announcer.step(&[waits(1, 100)], false, 200).is_empty());
         assert_eq!(shown(&announcer.step(&[waits(1, 300)], false, 300)).len(), 1, "it asks again");
     }

@@ -37,6 +37,13 @@ pub(crate) fn harness(name: &str) -> String {
     match name {
         "claude-code" => "Claude Code".into(),
         "codex" => "Codex".into(),
+        "opencode" => "OpenCode".into(),
+        "gemini" => "Gemini".into(),
+        "copilot" => "Copilot".into(),
+        "goose" => "Goose".into(),
+        "crush" => "Crush".into(),
+        "cursor" => "Cursor".into(),
+        "pi" => "Pi".into(),
         other => plain(other),
     }
 }

@@ -144,7 +144,7 @@ describe("the app", () => {
     const region = page.locator("body > #app > [role=status]");
     await expect.poll(() => region.count()).toBe(1);
     await patch(page, { change: "sessions", changed: [session("s2", "ada-laptop", { root: "teamlamp", turn: "waiting_input", turn_since: NOW })], gone: [] });
-    await expect.poll(() => region.textContent(), { timeout: 5000 }).toBe("teamlamp on ada-laptop asks a question.");
+    await expect.poll(() => region.textContent(), { timeout: 30_000 }).toBe("teamlamp on ada-laptop asks a question.");
     expect(await page.getByRole("button", { name: /^Now/ }).textContent()).toContain("3");
   });
 

@@ -103,6 +103,10 @@ impl Journal {
         inner.paused = paused;
         // What happened before the pause was still allowed to be told.
         self.put_away(&mut inner);
+        if !paused {
+            // Who pauses leaves: the team has to hear of a session's start before it hears of its end.
+            inner.recorder.begin_anew();
+        }
         self.observe(&mut inner);
     }
 

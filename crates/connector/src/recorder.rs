@@ -77,6 +77,11 @@ impl Recorder {
         self.gone.retain(|_, (n, _)| *n <= number);
     }
 
+    /// The team was told that everything left: what lives is a beginning for it.
+    pub fn begin_anew(&mut self) {
+        self.seen.clear();
+    }
+
     /// The sessions that the team still believes alive, and when they ended.
     pub fn gone(&self) -> BTreeMap<Native, Option<Millis>> {
         self.gone.iter().map(|(native, (_, at))| (native.clone(), Some(*at))).collect()
@@ -219,5 +224,22 @@ mod tests {
         recorder.skip_to(&view(&[("a", Turn::Idle, 20), ("b", Turn::Working, 21)]));
         recorder.skip_to(&view(&[("a", Turn::Working, 30)]));
         assert!(recorder.take().is_empty() && recorder.gone().is_empty());
+    }
+
+    #[test]
+    fn after_a_pause_what_lives_begins_and_what_ended_in_it_was_never_there() {
+        let mut recorder = Recorder::default();
+        recorder.skip_to(&view(&[("a", Turn::Working, 10), ("b", Turn::Working, 11)]));
+        recorder.skip_to(&view(&[("b", Turn::Idle, 20)]));
+        recorder.begin_anew();
+        recorder.observe(&view(&[("b", Turn::Idle, 20)]), 30);
+        recorder.observe(&view(&[]), 40);
+        let taken = recorder.take();
+        let expected = [
+            ("b", &What::Started { turn: Turn::Idle }, 20),
+            ("b", &What::Turned { from: Turn::Idle, to: Turn::Ended }, 40),
+            ("b", &What::Ended, 40),
+        ];
+        assert_eq!(said(&taken), expected);
     }
 }

@@ -230,7 +230,11 @@ impl Identity {
                     id
                 }
             };
-            let same_folder = meta::get(tx, "mark")?.is_some_and(|kept| kept == mark);
+            let kept = meta::get(tx, "mark")?;
+            let same_folder = kept.as_ref().is_some_and(|kept| *kept == mark);
+            if kept.is_some() && !same_folder {
+                tracing::warn!("this database was copied here: its readers begin again with a snapshot");
+            }
             let history_id = match meta::get(tx, "history_id")?.filter(|_| same_folder) {
                 Some(id) => id,
                 None => {

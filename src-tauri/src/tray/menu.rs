@@ -187,7 +187,7 @@ pub(crate) fn menu(model: &Model, now: Millis) -> Vec<Item> {
 }
 
 fn waits_line(waiting: &Waiting, now: Millis) -> String {
-    let asks = if waiting.turn == Turn::WaitingApproval { "wants an approval" } else { "asks a question" };
+    let asks = if waiting.turn == Turn::WaitingApproval { "asks for approval" } else { "asks a question" };
     let since = waiting.since.map(|since| format!(" · {}", ago(since, now))).unwrap_or_default();
     format!(
         "{} {asks} · {} on {}{since}",
@@ -302,7 +302,7 @@ mod tests {
             texts(&menu(&model, 241_000)),
             [
                 "(2 machines online · 2 waiting)",
-                "a＆b\u{fffd} ‹i› wants an approval · Claude Code on b · 4 min",
+                "a＆b\u{fffd} ‹i› asks for approval · Claude Code on b · 4 min",
                 "billing-api asks a question · Claude Code on a · 3 min",
                 "—",
                 "Open Teamlamp",
