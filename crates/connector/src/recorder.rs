@@ -66,7 +66,13 @@ impl Recorder {
             }
             self.unanswered.push((self.number, change));
         }
-        self.seen = shown.iter().filter(|(_, s)| s.live).map(|(n, s)| (n.clone(), s.clone())).collect();
+        let live = shown.iter().filter(|(_, session)| session.live);
+        self.seen = live
+            .map(|(native, session)| {
+                let before = self.seen.get(native).and_then(|old| old.since);
+                (native.clone(), Shown { since: session.since.max(before), ..session.clone() })
+            })
+            .collect();
     }
 
     /// Takes what is shown now without remembering what changed: nothing of a pause is told later.
@@ -109,21 +115,23 @@ impl Recorder {
     }
 }
 
-/// What changed from one view to the next, sessions that began after those that went on or ended.
+/// What changed from one view to the next, by time. A session's times only rise: where the clock was set
+/// back, an older time would be taken for old news (spec 03) and its change for one that did not happen.
 fn changes(before: &AllShown, now_shown: &AllShown, now: Millis) -> Vec<Change> {
     let mut all = Vec::new();
-    let mut change = |native: &Native, shown: &Shown, what, at: Option<Millis>| {
-        all.push(Change { native: native.clone(), shown: shown.clone(), what, at: at.unwrap_or(now) });
+    let mut change = |native: &Native, shown: &Shown, what, at: Millis| {
+        all.push(Change { native: native.clone(), shown: shown.clone(), what, at });
     };
     for (native, old) in before.iter().filter(|(_, s)| s.live) {
         match now_shown.get(native) {
             Some(new) if new.live && new.turn == old.turn => {}
             Some(new) if new.live => {
-                change(native, new, What::Turned { from: old.turn, to: new.turn }, new.since);
+                let at = new.since.unwrap_or(now).max(old.since.unwrap_or(i64::MIN));
+                change(native, new, What::Turned { from: old.turn, to: new.turn }, at);
             }
             gone => {
                 // As a report would: the turn ends, and with it the session.
-                let at = gone.and_then(|g| g.since);
+                let at = gone.and_then(|g| g.since).unwrap_or(now).max(old.since.unwrap_or(i64::MIN));
                 change(native, old, What::Turned { from: old.turn, to: Turn::Ended }, at);
                 change(native, old, What::Ended, at);
             }
@@ -131,7 +139,7 @@ fn changes(before: &AllShown, now_shown: &AllShown, now: Millis) -> Vec<Change> 
     }
     for (native, new) in now_shown.iter().filter(|(_, s)| s.live) {
         if !before.get(native).is_some_and(|old| old.live) {
-            change(native, new, What::Started { turn: new.turn }, new.since);
+            change(native, new, What::Started { turn: new.turn }, new.since.unwrap_or(now));
         }
     }
     all.sort_by_key(|change| change.at);
@@ -214,6 +222,17 @@ mod tests {
         let expected =
             [("c", &What::Started { turn: Turn::Idle }, 15), ("b", &ends, 20), ("b", &What::Ended, 20)];
         assert_eq!(said(&recorder.take()), expected);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_turns_no_change_into_old_news() {
+        let mut recorder = Recorder::default();
+        recorder.observe(&view(&[("a", Turn::Working, 1_000)]), 1_001);
+        recorder.observe(&view(&[("a", Turn::Idle, 500)]), 501);
+        recorder.observe(&view(&[("a", Turn::Working, 600)]), 601);
+        recorder.observe(&view(&[("a", Turn::Ended, 700)]), 701);
+        let times: Vec<_> = recorder.take().into_iter().map(|change| change.at).collect();
+        assert_eq!(times, [1_000; 5]);
     }
 
     #[test]
