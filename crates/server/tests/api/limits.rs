@@ -237,6 +237,21 @@ async fn a_body_that_does_not_come_and_an_answer_that_is_not_taken_have_an_end()
 }
 
 #[tokio::test(start_paused = true)]
+async fn asking_whether_it_is_ready_does_not_wear_the_disk() {
+    let (server, _folder) = paused(Run::Inline).await;
+    let before = server.app().store.commits();
+    for looks in 1..=2 {
+        for _ in 0..20 {
+            let mut stream = connect(&server);
+            stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+            assert!(read_some(&mut stream).await.starts_with("HTTP/1.1 200"));
+        }
+        assert_eq!(server.app().store.commits() - before, looks);
+        server.app().clock.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_takes_too_long_is_a_refusal_that_says_so() {
     let (server, _folder) = paused(Run::Blocking).await;
     let (release, hold) = mpsc::channel::<()>();
