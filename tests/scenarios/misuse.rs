@@ -68,7 +68,7 @@ async fn a_second_server_a_taken_port_and_bad_data_are_told_apart() {
     let data = a.data();
     a.run(&["serve", "--data", &data, "--listen", "127.0.0.1:0"])
         .await
-        .refused(1, &["another server is running"]);
+        .refused(1, &["nother server is running"]);
     let port = origin.rsplit(':').next().expect("a port");
     let other = a.path().join("other").to_string_lossy().into_owned();
     a.run(&["serve", "--data", &other, "--listen", &format!("127.0.0.1:{port}")])

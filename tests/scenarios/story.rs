@@ -21,10 +21,6 @@ fn told(follower: &Running) -> Vec<String> {
         .collect()
 }
 
-async fn tells(follower: &Running, expected: &[&str]) {
-    until(format!("the feed {expected:?}"), async || told(follower) == expected).await;
-}
-
 fn assert_in_order(follower: &Running) {
     let sequences: Vec<i64> = follower
         .frames()

@@ -10,7 +10,7 @@ async fn the_feed_is_readable_and_foreign_text_stays_text() {
     a.run(&["events", "publish", "custom.cli.deploy", "--data", hostile]).await.done();
     let feed = a.run(&["events"]).await.done();
     assert!(feed.contains("Acme was made"), "{feed}");
-    assert!(feed.contains("custom.cli.deploy"), "{feed}");
+    assert!(feed.contains("deploy") && feed.contains("gpj.exe"), "{feed}");
     assert!(
         !feed.contains('\u{1b}') && !feed.contains('\u{202e}'),
         "control characters reached the terminal: {feed:?}"

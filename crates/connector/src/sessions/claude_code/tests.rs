@@ -1,3 +1,5 @@
+//! What a transcript of Claude Code says of its turn, from its fixtures and from broken lines.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! A home of Claude Code on a real disk: registry, transcripts, processes.
+
 use super::*;
 use crate::sessions::fake_proc::{FakeProc, opened_during, written_at};
 use serde_json::{Value, json};
