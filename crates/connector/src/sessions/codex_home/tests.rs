@@ -1,3 +1,5 @@
+//! A home of Codex: rollouts, locks and processes, with a made-up /proc.
+
 use super::*;
 use crate::sessions::fake_proc::{FakeProc, opened_during, written_at};
 use serde_json::json;

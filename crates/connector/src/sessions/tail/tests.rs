@@ -1,3 +1,5 @@
+//! Reading only what is new of a file, on real files.
+
 use super::*;
 use std::fs;
 use std::io::Write;

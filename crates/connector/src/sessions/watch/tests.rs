@@ -1,3 +1,5 @@
+//! Which folders are watched, and what happens where the system refuses.
+
 use super::*;
 use notify::{Config, Error, WatcherKind};
 use std::fs;
