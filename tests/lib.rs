@@ -4,5 +4,6 @@
 //! | --- | --- |
 //! | `architecture` | which crate may use what, and the rules of style that a machine can check |
 //! | `scenarios` | what two people see: real programs, sockets, databases and session files |
+//! | `simulation` | the real server, connectors and readers in one thread, on a network and clock of a seed |
 //! | `desktop` | the real app under a screen, with a real bus, keyring and tray |
 //! | `ui` | the window's views in a browser, with a recorded store |

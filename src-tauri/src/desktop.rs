@@ -7,13 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tauri::ipc::Channel;
 use teamlamp_wire::Millis;
 use teamlamp_wire::window::{Patch, WindowState};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// The model, and the window that follows it.
 #[derive(Default)]
 pub(crate) struct Desktop {
     inner: Mutex<Inner>,
     changed: Notify,
+    followed: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -59,16 +60,19 @@ impl Desktop {
         inner.version += 1;
         let seen = Seen::all_of(&inner.model, inner.version);
         inner.window = Some(Follower { channel, seen });
+        drop(inner);
+        self.followed.send_replace(true);
     }
 
-    /// Whether a window follows.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.lock().window.is_some()
+    /// Whether a window follows, now and whenever that changes.
+    pub(crate) fn followed(&self) -> watch::Receiver<bool> {
+        self.followed.subscribe()
     }
 
     /// The window is gone.
     pub(crate) fn unfollow(&self) {
         self.lock().window = None;
+        self.followed.send_replace(false);
     }
 
     /// The whole state. What the window has not seen yet goes to it as a patch first, so that the next

@@ -80,18 +80,26 @@ impl Clicks {
     }
 
     fn announce(&self, app: &AppHandle, announcement: Announcement) {
-        let done = match announcement {
+        match announcement {
             Announcement::Show { number, title, body, session } => {
                 let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 known.truncate(CLICKS_MAX - 1);
                 known.push_front((number, session));
                 drop(known);
-                app.notification().builder().id(number).title(title).body(body).show()
+                let shown = app.notification().builder().id(number).title(title).body(body).show();
+                if let Err(fault) = shown {
+                    tracing::warn!(%fault, "a notification was not shown");
+                }
             }
-            Announcement::Close { number } => app.notification().remove_active(vec![number]),
-        };
-        if let Err(fault) = done {
-            tracing::warn!(%fault, "a notification was not shown");
+            Announcement::Close { number } => {
+                let app = app.clone();
+                // The plugin waits for the bus here, which the loop's own thread must not.
+                drop(tauri::async_runtime::spawn_blocking(move || {
+                    if let Err(fault) = app.notification().remove_active(vec![number]) {
+                        tracing::info!(%fault, "a notification could not be taken away");
+                    }
+                }));
+            }
         }
     }
 

@@ -8,7 +8,9 @@ use crate::teams::Teams;
 use crate::tray::Tray;
 use crate::tray::menu::Choice;
 use crate::windows;
+use futures_util::FutureExt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tauri::{AppHandle, Manager};
@@ -112,16 +114,27 @@ fn attempt(
     });
 }
 
-/// Runs something beside the window until it ends or the app does.
+/// Runs something beside the window until it ends or the app does. Where it fails by a mistake of this
+/// program the app ends too: a lamp that nobody changes any more would lie.
 pub(crate) fn spawn(app: &AppHandle, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-    let tasks = app.state::<Shell>().tasks.clone();
+    let (tasks, handle) = (app.state::<Shell>().tasks.clone(), app.clone());
     let _inside = tauri::async_runtime::handle().inner().enter();
-    tasks.spawn(name, work);
+    tasks.spawn(name, async move {
+        if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+            tracing::error!(name, "a part of the app failed, so the app ends");
+            end(&handle, 1);
+        }
+    });
 }
 
-/// Ends the app: the connector first, so that the team sees this machine leave while its server still
-/// answers, then the server, then the rest.
+/// Quits, as the person wants it.
 pub(crate) fn quit(app: &AppHandle) {
+    end(app, 0);
+}
+
+/// Ends the app with a code: the connector first, so that the team sees this machine leave while its
+/// server still answers, then the server, then the rest.
+fn end(app: &AppHandle, code: i32) {
     let shell = app.state::<Shell>();
     if shell.ending.swap(true, Ordering::SeqCst) {
         return;
@@ -134,6 +147,6 @@ pub(crate) fn quit(app: &AppHandle) {
         teams.shutdown().await;
         local.stop().await;
         tasks.shutdown(std::time::Duration::from_millis(500)).await;
-        handle.exit(0);
+        handle.exit(code);
     });
 }

@@ -139,7 +139,7 @@ impl Computer {
     }
 
     /// The person closes the window, as a window manager asks it to.
-    pub(crate) async fn close_window(&self) {
+    pub(crate) fn close_window(&self) {
         let found =
             self.command("xdotool").args(["search", "--name", "^Teamlamp$"]).output().expect("xdotool runs");
         let ids = String::from_utf8_lossy(&found.stdout).into_owned();

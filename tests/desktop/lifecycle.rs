@@ -22,7 +22,7 @@ async fn a_closed_window_leaves_the_lamp_and_no_web_process() {
     choose(&computer.bus, "Open Teamlamp").await;
     until("the window is there", async || computer.shows_window()).await;
     until("it shows a page", async || !below(app.pid(), WEB).is_empty()).await;
-    computer.close_window().await;
+    computer.close_window();
     until("the window is gone", async || !computer.shows_window()).await;
     until("its web process is gone", async || below(app.pid(), WEB).is_empty()).await;
     assert!(app.ended().is_none(), "the app goes on");
@@ -74,7 +74,11 @@ async fn a_connector_that_runs_already_is_read_from_and_taken_over_when_it_ends(
     start_team(&window, "Acme", "Ada", "ada-laptop").await;
     window.shut_down().await;
     let mut connector = computer.start_teamlamp(&["connect"]);
-    until("it has the home", async || computer.teamlamp(&["status"]).status.code() != Some(3)).await;
+    until("it has the home", async || {
+        let status = computer.teamlamp(&["status", "--json"]).stdout;
+        serde_json::from_slice::<serde_json::Value>(&status).is_ok_and(|status| status["running"] == true)
+    })
+    .await;
     let window = computer.open_app(&[]).await;
     window.says("runs the connector of this home").await;
     window.says("1 machine online").await;

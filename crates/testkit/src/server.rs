@@ -74,10 +74,12 @@ impl SimServer {
             Err(fault) => return self.record.broken(format!("the server does not start: {fault}")),
         };
         let mut incoming = self.network.listen(SERVER);
-        let (accepting, serving) = (Tasks::new(), server.clone());
+        // A weak hold: a killed server lets go of its data at once, not when this task next runs.
+        let (accepting, serving) = (Tasks::new(), Arc::downgrade(&server));
         accepting.spawn("accept", async move {
             while let Some(connection) = incoming.recv().await {
-                serving.serve_io(connection.io, connection.peer);
+                let Some(server) = serving.upgrade() else { return };
+                server.serve_io(connection.io, connection.peer);
             }
         });
         self.running = Some(Running { server, accepting });

@@ -204,7 +204,7 @@ impl World {
     /// One more reader, who reads at once. Somebody without a machine: mostly a viewer.
     async fn add_reader(&mut self) -> Option<()> {
         let number = self.readers.len() + 1;
-        let role = if number % 3 == 0 { Role::Admin } else { Role::Viewer };
+        let role = if number.is_multiple_of(3) { Role::Admin } else { Role::Viewer };
         let code = self.invite(role).await?;
         let visitor = Visitor {
             network: self.network.clone(),

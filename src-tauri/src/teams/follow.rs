@@ -3,10 +3,11 @@
 
 use super::Teams;
 use super::lists::Reader;
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 use teamlamp_client::Followed;
-use teamlamp_clock::{Backoff, Moment, ms};
+use teamlamp_clock::{Backoff, Moment};
 use teamlamp_wire::frame::{Frame, ResyncReason};
 use teamlamp_wire::id::TeamId;
 use teamlamp_wire::window::GapReason;
@@ -17,6 +18,8 @@ use crate::model::Again;
 const SETTLE: Duration = Duration::from_millis(300);
 /// How often lists are read while a window shows when machines were last heard from.
 const FRESH: Duration = Duration::from_secs(15);
+/// How often they are read while nobody looks, since what a team's server forgot to tell is told so.
+const IDLE: Duration = Duration::from_secs(3_600);
 /// Between tries to reach a stream or a list, in milliseconds.
 const RETRY_MS: (i64, i64) = (500, 15_000);
 
@@ -25,33 +28,42 @@ pub(super) async fn follow(teams: Teams, context: String, team: TeamId) {
     let install = teams.0.install.clone();
     let mut backoff = Backoff::new(RETRY_MS);
     loop {
-        if let Some(mut events) = teams.events(&context).await {
-            let mut following = Following {
-                reader: Reader::new(teams.clone(), context.clone(), team.clone()),
-                teams: teams.clone(),
-                context: context.clone(),
-                again: Again::default(),
-                due: None,
-                backoff: Backoff::new(RETRY_MS),
-            };
-            loop {
-                let due = following.next_due();
-                tokio::select! {
-                    biased;
-                    () = install.clock.sleep_until(due) => following.read().await,
-                    next = events.next() => match next {
-                        Some(followed) => {
-                            if matches!(followed, Followed::Frame { .. }) {
-                                backoff.reset();
-                            }
-                            following.take(followed).await;
-                        }
-                        None => break,
-                    },
-                }
-            }
+        let following = follow_once(&teams, &context, &team, &mut backoff);
+        if AssertUnwindSafe(following).catch_unwind().await.is_err() {
+            tracing::error!(%context, "following a team failed; beginning anew");
         }
         install.clock.sleep(backoff.next(&install.chance)).await;
+    }
+}
+
+/// Follows one stream of events to its end.
+async fn follow_once(teams: &Teams, context: &str, team: &TeamId, backoff: &mut Backoff) {
+    let Some(mut events) = teams.events(context).await else { return };
+    let clock = &teams.0.install.clock;
+    let mut following = Following {
+        reader: Reader::new(teams.clone(), context.to_owned(), team.clone()),
+        teams: teams.clone(),
+        context: context.to_owned(),
+        again: Again::default(),
+        due: None,
+        read_at: clock.monotonic(),
+        backoff: Backoff::new(RETRY_MS),
+    };
+    let mut followed = teams.0.desktop.followed();
+    loop {
+        let due = following.next_due(*followed.borrow_and_update());
+        tokio::select! {
+            biased;
+            () = clock.sleep_until(due) => following.read().await,
+            Ok(()) = followed.changed() => {}
+            next = events.next() => {
+                let Some(next) = next else { return };
+                if matches!(next, Followed::Frame { .. }) {
+                    backoff.reset();
+                }
+                following.take(next).await;
+            }
+        }
     }
 }
 
@@ -63,6 +75,8 @@ struct Following {
     again: Again,
     /// When.
     due: Option<Moment>,
+    /// When something was last read, or tried to be.
+    read_at: Moment,
     backoff: Backoff,
 }
 
@@ -106,10 +120,8 @@ impl Following {
     }
 
     /// When something is to be read next: what an event left open, or the lists while someone looks.
-    fn next_due(&self) -> Moment {
-        let clock = &self.teams.0.install.clock;
-        let idle = if self.teams.0.desktop.is_followed() { FRESH } else { ms(24 * 3_600_000) };
-        self.due.unwrap_or_else(|| clock.monotonic() + idle)
+    fn next_due(&self, is_followed: bool) -> Moment {
+        self.due.unwrap_or(self.read_at + if is_followed { FRESH } else { IDLE })
     }
 
     /// Reads what is wanted; what fails is tried again later.
@@ -120,6 +132,7 @@ impl Following {
             again => again,
         };
         self.due = None;
+        self.read_at = self.teams.0.install.clock.monotonic();
         if self.reader.read(again).await {
             self.backoff.reset();
         } else {

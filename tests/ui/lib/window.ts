@@ -102,6 +102,7 @@ export async function accessible(page: Page): Promise<void> {
   const found = await page.evaluate(async () => {
     const run = (window as unknown as { axe: typeof axe }).axe;
     const { violations } = await run.run(document, {
+      resultTypes: ["violations"],
       runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
     });
     return violations.map((v) => `${v.id}: ${v.nodes.map((n) => `${n.target.join(" ")} (${n.failureSummary ?? ""})`).join("; ")}`);

@@ -5,7 +5,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use teamlamp_clock::Clock;
@@ -22,22 +22,32 @@ type Timer = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Paced<IO> {
     io: IO,
     clock: Clock,
-    busy: Arc<AtomicBool>,
+    requests: Arc<Requests>,
+    /// How many requests had begun when it was last read.
+    seen: u64,
     timer: Option<Timer>,
     writing: Option<Timer>,
 }
 
+/// The requests of a connection: how many have begun, and whether one is under way.
+#[derive(Debug, Default)]
+struct Requests {
+    begun: AtomicU64,
+    busy: AtomicBool,
+}
+
 /// Marks a connection busy with a request: what arrives then is a body, in its own time.
 #[derive(Clone, Debug)]
-pub(super) struct Pace(Arc<AtomicBool>);
+pub(super) struct Pace(Arc<Requests>);
 
 /// A request under way; dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Busy(Option<Arc<AtomicBool>>);
+pub(super) struct Busy(Option<Arc<Requests>>);
 
 impl Pace {
     pub(super) fn begin(&self) -> Busy {
-        self.0.store(true, Ordering::Release);
+        self.0.begun.fetch_add(1, Ordering::AcqRel);
+        self.0.busy.store(true, Ordering::Release);
         Busy(Some(self.0.clone()))
     }
 }
@@ -51,18 +61,19 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if let Some(busy) = &self.0 {
-            busy.store(false, Ordering::Release);
+        if let Some(requests) = &self.0 {
+            requests.busy.store(false, Ordering::Release);
         }
     }
 }
 
 impl<IO> Paced<IO> {
     pub(super) fn new(io: IO, clock: Clock) -> (Self, Pace) {
-        let busy = Arc::new(AtomicBool::new(false));
-        let mut paced = Self { io, clock, busy: busy.clone(), timer: None, writing: None };
+        let requests = Arc::<Requests>::default();
+        let pace = Pace(requests.clone());
+        let mut paced = Self { io, clock, requests, seen: 0, timer: None, writing: None };
         paced.arm();
-        (paced, Pace(busy))
+        (paced, pace)
     }
 
     fn arm(&mut self) {
@@ -100,8 +111,13 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Paced<IO> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.io).poll_read(context, buffer);
-        if self.busy.load(Ordering::Acquire) {
+        // A request that began since the last read, and may have ended too, had a whole head.
+        let begun = self.requests.begun.load(Ordering::Acquire);
+        if begun != self.seen {
+            self.seen = begun;
             self.timer = None;
+        }
+        if self.requests.busy.load(Ordering::Acquire) {
             return read;
         }
         if self.timer.is_none() && buffer.filled().len() > before {

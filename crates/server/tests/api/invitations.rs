@@ -177,8 +177,9 @@ async fn a_known_person_joins_with_their_credential() {
     assert_eq!(off.send().await.status, 200);
     let refusal = world.post(ACCEPT, again.clone()).by(&member.token).send().await;
     assert!(refusal.refused(403, "forbidden").contains("admin"));
-    // A machine's credential joins nothing.
-    let laptop = world.enroll(&member, "laptop").await;
+    // A machine's credential joins nothing, though its custodian might.
+    let other = world.join(&owner, "member", "Max").await;
+    let laptop = world.enroll(&other, "laptop").await;
     world.post(ACCEPT, again.clone()).by(&laptop.token).send().await.refused(403, "forbidden");
     // None of that spent the use.
     assert_eq!(world.post(ACCEPT, again).send().await.status, 201);

@@ -11,6 +11,7 @@ use std::sync::{Mutex, Once};
 use teamlamp_clock::Clock;
 use teamlamp_server::Server;
 use teamlamp_server::config::Config;
+use teamlamp_server::store::Run;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -108,6 +109,17 @@ impl World {
         let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::system());
         let mut config = config(&folder, &clock);
         change(&mut config);
+        let server = Server::start(config).await.unwrap();
+        Self { server, clock, folder }
+    }
+
+    /// A server without a socket in a test's paused time, which stands still between requests: what a
+    /// machine does in a second, slow or not, is no part of the test.
+    pub(crate) async fn paused() -> Self {
+        listen_to_the_log();
+        let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::starting_at(1_700_000_000_000));
+        let mut config = config(&folder, &clock);
+        (config.listen, config.run) = (None, Run::Inline);
         let server = Server::start(config).await.unwrap();
         Self { server, clock, folder }
     }
@@ -222,15 +234,14 @@ impl Ask<'_> {
     }
 
     pub(crate) async fn send(self) -> Answer {
-        match self.from {
-            None => {
-                let address = self.world.server.local_addr().unwrap();
+        match (self.from, self.world.server.local_addr()) {
+            (None, Some(address)) => {
                 let socket = tokio::net::TcpStream::connect(address).await.unwrap();
                 self.over(socket).await
             }
-            Some(address) => {
+            (from, _) => {
                 let (near, far) = tokio::io::duplex(1 << 16);
-                self.world.server.serve_io(far, address);
+                self.world.server.serve_io(far, from.unwrap_or([127, 0, 0, 1].into()));
                 self.over(near).await
             }
         }

@@ -17,6 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// What may be on its way at once: a writer beyond it waits, as for a full socket buffer.
 const WINDOW_BYTES: usize = 64 << 10;
 
+/// How long a kernel sends again what nobody acknowledges before it tells the writer (Linux, by default).
+const UNHEARD: Duration = Duration::from_secs(924);
+
 /// How bytes travel on one pipe.
 #[derive(Debug)]
 pub(super) struct Way {
@@ -43,6 +46,8 @@ struct State {
     held: bool,
     /// What is written vanishes, and so does the end.
     lost: bool,
+    /// Since when bytes vanish that were written.
+    unheard_since: Option<Moment>,
     /// What is written vanishes because its writer is dying; its end is told.
     muted: bool,
     /// Whoever read here is gone.
@@ -170,6 +175,10 @@ impl Pipe {
         if state.broken {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
+        let now = self.clock.monotonic();
+        if state.unheard_since.is_some_and(|since| now - since > UNHEARD) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
         let room = WINDOW_BYTES - state.bytes;
         if room == 0 {
             state.writer = Some(cx.waker().clone());
@@ -178,6 +187,9 @@ impl Pipe {
         let taken = data.len().min(room);
         if !self.way.trap.lets_through(data) {
             state.muted = true;
+        }
+        if state.lost {
+            state.unheard_since.get_or_insert(now);
         }
         // Bytes that vanish fill the sender's window like all that nobody acknowledges.
         state.bytes += taken;

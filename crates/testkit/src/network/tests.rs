@@ -91,6 +91,18 @@ async fn peers_hear_of_a_process_that_ended_and_not_of_a_host_that_vanished() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_writes_to_a_host_that_vanished_is_told_after_a_quarter_of_an_hour() {
+    let Pair { network, clock, near: _near, mut far, .. } = pair(1).await;
+    network.vanish("laptop");
+    for _ in 0..60 {
+        far.write_all(b": comment\n").await.unwrap();
+        clock.sleep(ms(15_000)).await;
+    }
+    clock.sleep(ms(60_000)).await;
+    assert_eq!(far.write(b": comment\n").await.unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dial_is_refused_where_nothing_listens_and_given_up_where_nothing_comes_back() {
     let Pair { network, clock, incoming, .. } = pair(1).await;
     assert_eq!(network.dial("laptop", "nowhere").await.unwrap_err(), DialFault::Refused);

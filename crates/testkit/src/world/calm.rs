@@ -18,7 +18,7 @@ use teamlamp_wire::session::Turn;
 /// the grace after a restart of the server (spec 02), which may follow each other.
 const SETTLED_MS: i64 = ONLINE_MS + RESTART_GRACE_MS;
 /// How often it is looked at.
-const LOOK_MS: i64 = 1_000;
+const LOOK_MS: i64 = 2_000;
 
 impl World {
     /// Everything heals, but for some machines that stay down. What people had under way comes to its end.
@@ -105,7 +105,8 @@ impl World {
             if reader.how == How::Presence {
                 let known = seen.presence().cloned().unwrap_or_default();
                 for (id, machine) in listed.iter().filter(|(_, m)| m.enrollment == Enrollment::Active) {
-                    let (is, thinks) = (machine.connection, known.get(id));
+                    // Who never was anything else is offline, and no transition says so.
+                    let (is, thinks) = (machine.connection, known.get(id).or(Some(&Connection::Offline)));
                     if thinks != Some(&is) {
                         late.push(format!("{name} thinks that {id} is {thinks:?}, and it is {is:?}"));
                     }
@@ -152,19 +153,17 @@ impl World {
                 published.insert(&it.event.resource.id, &it.event.kind);
             }
         }
+        // One question for all machines: the observer has a rate limit like everybody.
+        let all = match self.owner.client.all_sessions(&self.team, &SessionQuery::default()).await {
+            Ok(sessions) => sessions,
+            Err(fault) => return vec![format!("the sessions can't be read: {fault}")],
+        };
         let mut wrong = Vec::new();
         for machine in self.machines.iter().filter(|machine| reports(machine, listed)) {
-            let Some(id) = machine_id(machine) else { continue };
-            let query = SessionQuery { machine: Some(id), ..SessionQuery::default() };
-            let sessions = match self.owner.client.all_sessions(&self.team, &query).await {
-                Ok(sessions) => sessions,
-                Err(fault) => {
-                    return vec![format!("the sessions of {} can't be read: {fault}", machine.name)];
-                }
-            };
+            let Some(machine_id) = machine_id(machine) else { continue };
             let mut live: BTreeMap<String, Turn> =
                 machine.agents.live().into_iter().map(|(key, turn)| (key.native_id, turn)).collect();
-            for session in sessions {
+            for session in all.iter().filter(|session| session.machine_id == machine_id) {
                 let does = live.remove(&session.native_id);
                 let (id, native) = (session.id.as_str(), &session.native_id);
                 if session.live != does.is_some() || does.is_some_and(|turn| turn != session.turn) {
