@@ -73,7 +73,7 @@ async fn a_second_server_a_taken_port_and_bad_data_are_told_apart() {
     let other = a.path().join("other").to_string_lossy().into_owned();
     a.run(&["serve", "--data", &other, "--listen", &format!("127.0.0.1:{port}")])
         .await
-        .refused(1, &["in use"]);
+        .refused(1, &["taken by another program"]);
     let file = a.path().join("a-file");
     std::fs::write(&file, "").expect("the home can be written");
     let below = file.join("data").to_string_lossy().into_owned();
