@@ -145,7 +145,7 @@ pub(crate) struct Events {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventsCommand {
-    /// Publish an event of your own: custom.cli.<name>.
+    #[command(about = "Publish an event of your own: custom.cli.<name>")]
     Publish(Publish),
 }
 
@@ -156,8 +156,7 @@ pub(crate) struct Publish {
     /// More of it, a JSON object; - reads it from standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(crate) data: String,
-    /// What it is about [default: custom:<the kind>].
-    #[arg(long, value_name = "KIND:ID")]
+    #[arg(long, value_name = "KIND:ID", help = "What it is about [default: custom:<the kind>]")]
     pub(crate) resource: Option<String>,
 }
 

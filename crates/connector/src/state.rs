@@ -1,5 +1,5 @@
 //! The connector's state towards one team: a pure function of facts. Events change facts and nothing
-//! else; who shows the state is [`crate::board`]'s business.
+//! else; who shows the state is `board`'s business.
 
 use std::time::Duration;
 use teamlamp_wire::Millis;

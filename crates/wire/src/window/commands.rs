@@ -140,7 +140,7 @@ pub struct PauseFor {
 pub struct HistoryAsk {
     /// Only events with a smaller sequence; null: from the newest.
     pub before: Option<i64>,
-    /// 1 to [`HISTORY_MAX`].
+    /// 1 to `HISTORY_MAX`.
     pub limit: u32,
     /// What they must contain; null: anything.
     pub text: Option<String>,
