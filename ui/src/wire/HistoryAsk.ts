@@ -9,7 +9,7 @@ export type HistoryAsk = {
  */
 before: number | null, 
 /**
- * 1 to [`HISTORY_MAX`].
+ * 1 to `HISTORY_MAX`.
  */
 limit: number, 
 /**
