@@ -26,6 +26,8 @@ pub(crate) struct Linked<'a> {
     pub(crate) answered: watch::Receiver<u64>,
     /// Rises where every wait is to be skipped.
     pub(crate) nudged: watch::Receiver<u64>,
+    /// Rises where another connection to the same server works again.
+    pub(crate) recovered: watch::Receiver<u64>,
     /// Rises where even a link that seems to live is to be dialled again: after sleep.
     pub(crate) redial: watch::Receiver<u64>,
     /// Why the machine goes, once it does.
@@ -118,18 +120,21 @@ impl Linked<'_> {
         }
         let wait = named.map_or(jittered, |named| named.max(jittered));
         told.down(why, Some(wait));
-        self.nudged.mark_unchanged();
-        let Self { clock, nudged, leaving, .. } = self;
+        let Self { clock, nudged, recovered, leaving, .. } = self;
         tokio::select! {
             biased;
             () = left(leaving) => Some(Over::Left),
             _ = nudged.changed() => None,
+            _ = recovered.changed() => None,
             () = clock.sleep(wait) => None,
         }
     }
 
     async fn once(&mut self, told: &impl Told) -> Once {
+        // What is asked for during a dial that then fails is not lost.
         self.redial.mark_unchanged();
+        self.nudged.mark_unchanged();
+        self.recovered.mark_unchanged();
         let Self { client, team, machine, leaving, .. } = self;
         let dialled = tokio::select! {
             biased;
@@ -171,6 +176,8 @@ impl Linked<'_> {
                 Ok(FromServer::Welcome { server_time, heartbeat_ms }) => {
                     greeted = true;
                     told.up(server_time, heartbeat_ms);
+                    // Its own recovery is no reason to dial again at once.
+                    self.recovered.mark_unchanged();
                 }
                 Ok(FromServer::ConfigurationChanged) => told.configuration_changed(),
                 Ok(FromServer::Closing { reason }) => {

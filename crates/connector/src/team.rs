@@ -12,7 +12,7 @@ use crate::contexts::Context;
 use crate::install::Install;
 use crate::journal::Journal;
 use crate::sessions::Found;
-use crate::state::Facts;
+use crate::state::{Channel, Facts};
 use crate::stream::Hub;
 use reporting::Reporter;
 use sign_in::SignIn;
@@ -67,6 +67,8 @@ pub(crate) struct Team {
     signals: Arc<Signals>,
     sign_in: SignIn,
     reporter: Reporter,
+    /// Rises where one of the three connections works after it had failed.
+    recovered: watch::Sender<u64>,
     quit: CancellationToken,
 }
 
@@ -96,6 +98,7 @@ impl Team {
             context: Mutex::new(context),
             sign_in: SignIn::default(),
             reporter: Reporter::new(incarnation),
+            recovered: watch::Sender::new(0),
             quit,
             install,
             board,
@@ -136,6 +139,20 @@ impl Team {
 
     fn change(&self, change: impl FnOnce(&mut Facts)) {
         self.board.change(&self.id, change);
+    }
+
+    /// One of the three connections works. Where it had failed, what stood between this machine and its
+    /// server is gone, so the other two wait no longer either.
+    fn works(&self, channel: impl Fn(&mut Facts) -> &mut Channel, also: impl FnOnce(&mut Facts)) {
+        let mut recovered = false;
+        self.change(|facts| {
+            let before = std::mem::replace(channel(facts), Channel::Up);
+            recovered = matches!(before, Channel::Down { .. });
+            also(facts);
+        });
+        if recovered {
+            self.recovered.send_modify(|n| *n += 1);
+        }
     }
 
     fn now(&self) -> teamlamp_wire::Millis {

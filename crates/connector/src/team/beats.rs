@@ -8,7 +8,6 @@ use crate::heartbeat::{Pace, Said};
 use crate::incarnations;
 use crate::journal::Saying;
 use crate::privacy::Native;
-use crate::state::Channel;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -93,6 +92,7 @@ impl Team {
         let mut journal = self.journal.watch();
         let mut nudge = self.signals.nudge.subscribe();
         let mut kicked = self.reporter.kicked.subscribe();
+        let mut recovered = self.recovered.subscribe();
         loop {
             let (now, pace) = (clock.monotonic(), self.reporter.pace());
             let changed =
@@ -110,6 +110,7 @@ impl Team {
                         break;
                     }
                 }
+                _ = recovered.changed(), if rhythm.retry_at.is_some() => break,
                 _ = journal.changed() => {}
                 () = clock.sleep_until(due) => {}
             }
@@ -161,10 +162,7 @@ impl Team {
         rhythm.jittered = self.install.chance.around(self.reporter.pace().every, JITTER);
         rhythm.retry_at = None;
         rhythm.backoff.reset();
-        self.change(|f| {
-            f.heartbeat = Channel::Up;
-            f.heartbeat_at = Some(now);
-        });
+        self.works(|f| &mut f.heartbeat, |f| f.heartbeat_at = Some(now));
         self.reporter.answered.send_modify(|n| *n += 1);
     }
 

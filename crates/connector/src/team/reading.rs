@@ -8,6 +8,8 @@ impl Team {
     /// Reads for as long as it is polled.
     pub(super) async fn read(&self) {
         let mut redial = self.signals.redial.subscribe();
+        let mut nudge = self.signals.nudge.subscribe();
+        let mut recovered = self.recovered.subscribe();
         loop {
             let signed = self.sign_in.wait().await;
             let now = self.now();
@@ -15,6 +17,7 @@ impl Team {
             let query = FollowQuery::all(self.context().team_id);
             let mut stream = signed.client.at("stream").follow(&query, self.hub.tip());
             redial.mark_unchanged();
+            let mut waits = false;
             loop {
                 let said = tokio::select! {
                     biased;
@@ -25,9 +28,21 @@ impl Team {
                         signed.client.forget_idle();
                         break;
                     }
+                    _ = nudge.changed(), if waits => None,
+                    _ = recovered.changed(), if waits => None,
                     said = stream.next() => said,
                 };
-                let Some(said) = said else { break };
+                let Some(said) = said else {
+                    // The wait before the next try is skipped: a stream from where this one had come to.
+                    stream = signed.client.at("stream").follow(&query, self.hub.tip());
+                    waits = false;
+                    continue;
+                };
+                waits = matches!(said, Followed::Dropped { .. });
+                if waits {
+                    nudge.mark_unchanged();
+                    recovered.mark_unchanged();
+                }
                 self.heard(&said);
                 if let Followed::Ended { why } = &said {
                     tracing::info!(context = %self.id, ?why, "the stream ended");
@@ -41,7 +56,7 @@ impl Team {
     fn heard(&self, said: &Followed) {
         let now = self.now();
         match said {
-            Followed::Connected { .. } => self.change(|f| f.stream = crate::state::Channel::Up),
+            Followed::Connected { .. } => self.works(|f| &mut f.stream, |_| {}),
             Followed::Dropped { why, wait } => {
                 let next = now + i64::try_from(wait.as_millis()).unwrap_or(0);
                 self.change(|f| match f.stream {

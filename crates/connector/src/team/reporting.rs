@@ -130,6 +130,7 @@ impl Team {
             incarnation: self.reporter.incarnation.subscribe(),
             answered: self.reporter.answered.subscribe(),
             nudged: self.signals.nudge.subscribe(),
+            recovered: self.recovered.subscribe(),
             redial: self.signals.redial.subscribe(),
             leaving: leaving.subscribe(),
         };
@@ -208,11 +209,13 @@ impl Told for Team {
             let mut pace = self.reporter.pace.lock().unwrap_or_else(PoisonError::into_inner);
             *pace = Pace::of(heartbeat_ms, i64::try_from(pace.least.as_millis()).unwrap_or(REPORT_MIN_MS));
         }
-        self.change(|f| {
-            f.link = Channel::Up;
-            f.linked_at = Some(now);
-            f.clock_offset_ms = Some(now - server_time);
-        });
+        self.works(
+            |f| &mut f.link,
+            |f| {
+                f.linked_at = Some(now);
+                f.clock_offset_ms = Some(now - server_time);
+            },
+        );
         self.reporter.kicked.send_modify(|n| *n += 1);
     }
 

@@ -71,6 +71,54 @@ async fn a_report_whose_answer_was_lost_is_not_told_again() {
     connector.shutdown().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn once_one_connection_works_again_the_others_wait_no_longer() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    for gone_s in [120, 140, 160, 180] {
+        world.server.state().down = true;
+        world.server.say.send(None).unwrap();
+        world.server.stream.send(None).unwrap();
+        world.until(&connector, "offline").await;
+        world.pass(gone_s).await;
+        {
+            let mut state = world.server.state();
+            state.calls.clear();
+            state.down = false;
+        }
+        let made = |call: &str| world.server.count(call) > 0;
+        while !(made("heartbeat") || made("hello") || made("get events")) {
+            world.clock.sleep(Duration::from_millis(50)).await;
+        }
+        // A report may still have to wait for the second between two reports.
+        world.clock.sleep(Duration::from_millis(1_100)).await;
+        let calls = world.server.state().calls.clone();
+        assert!(made("heartbeat") && made("hello") && made("get events"), "{calls:?}");
+    }
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_now_skips_every_wait() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    world.until(&connector, "offline").await;
+    world.pass(120).await;
+    world.server.state().calls.clear();
+    world.server.state().down = false;
+    connector.act(Action::ConnectNow).await.unwrap();
+    world.clock.sleep(Duration::from_millis(1_100)).await;
+    for call in ["heartbeat", "hello", "get events"] {
+        assert!(world.server.count(call) > 0, "{call}: {:?}", world.server.state().calls);
+    }
+    connector.shutdown().await;
+}
+
 fn known(id: &str, turn: Turn, since: i64) -> teamlamp_wire::session::Session {
     let shape = json!({
         "id": format!("sess_{id}"), "harness": "codex", "native_id": id, "machine_id": "mach_1", "root": null,
