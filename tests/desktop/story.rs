@@ -184,6 +184,12 @@ async fn a_second_computer_joins_and_both_see_both_also_after_the_server_was_kil
     tray_shows(&ben.bus, "a lit lamp again", |t| t.lamp == "steady" && t.lines[0] == "2 machines online")
         .await;
 
+    other
+        .state_has("its own link is back", |s| {
+            (s["status"]["contexts"][0]["state"]["state"] == "online").then_some(())
+        })
+        .await;
+
     // Quitting in order: the team sees this machine leave, at once and by name of the reason.
     let app = other.app_pid();
     choose(&ben.bus, "Quit Teamlamp").await;
