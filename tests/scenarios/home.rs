@@ -48,11 +48,13 @@ impl Said {
 /// A home of its own.
 pub(crate) struct Home {
     folder: TempDir,
+    /// What its programs find in their environment besides the usual.
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 impl Home {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a scratch folder") }
+        Self { folder: tempfile::tempdir().expect("a scratch folder"), environment: Vec::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -69,6 +71,7 @@ impl Home {
             .env("TEAMLAMP_CUSTODY", "file")
             .env("PATH", "/usr/bin:/bin")
             .env("LANG", "C.UTF-8")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.path())
             .kill_on_drop(true);
         command

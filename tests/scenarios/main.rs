@@ -2,7 +2,9 @@
 //! files. Nothing here reaches into the code; everything is said by the command line.
 
 mod agent;
+mod crash;
 mod home;
+mod keyring;
 mod misuse;
 mod restart;
 mod story;
