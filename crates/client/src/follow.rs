@@ -301,8 +301,7 @@ impl Follower {
             Frame::Unknown => return,
             Frame::SnapshotBegin => self.catching_up = false,
             Frame::SnapshotItem { .. } => replayed = true,
-            Frame::SnapshotEnd { cursor } => self.cursor = Some(cursor.clone()),
-            Frame::Checkpoint { cursor } => {
+            Frame::SnapshotEnd { cursor } | Frame::Checkpoint { cursor } => {
                 self.cursor = Some(cursor.clone());
                 self.catching_up = false;
             }

@@ -136,6 +136,14 @@ async fn a_snapshot_cut_off_begins_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_comes_after_the_rest_of_a_snapshot_is_live() {
+    let end = r#"{"type":"snapshot_end","cursor":"c4"}"#;
+    let script = Script::of([stream([message(&item(4)), message(end), message(&event(5)), Part::Hang])]);
+    let all = told(&mut follow(&script, Some("place")), 4).await;
+    assert_eq!(all, ["streaming", "item 4 (past)", "end", "5"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_event_is_yielded_twice() {
     let script = Script::of([
         stream([message(&event(5)), message(&event(6)), message(&event(5)), Part::Break]),

@@ -124,11 +124,13 @@ async fn live(reader: &mut Reader, wait: Duration) -> Answer {
     let clock = reader.app().clock.clone();
     let until = clock.monotonic() + wait;
     let end = reader.app().tasks.token().clone();
+    let mut waited = false;
     loop {
+        let before = reader.cursor();
         match round(reader).await {
             Err(end) => return Answer::end(&end),
-            Ok(frames) if !frames.is_empty() => return Answer { frames, cursor: reader.cursor() },
-            Ok(_) => {}
+            Ok(found) if !found.frames.is_empty() => return found.answer(reader, before.filter(|_| waited)),
+            Ok(_) => waited = true,
         }
         tokio::select! {
             biased;
@@ -140,8 +142,31 @@ async fn live(reader: &mut Reader, wait: Duration) -> Answer {
     }
 }
 
+/// What one look found.
+struct Found {
+    frames: Vec<String>,
+    /// Nothing is left behind it.
+    whole: bool,
+}
+
+impl Found {
+    /// Its answer, which says where the replay ended and live began: before the events, where the reader
+    /// had waited for them, else behind the last.
+    fn answer(self, reader: &Reader, waited_at: Option<String>) -> Answer {
+        let checkpoint =
+            |cursor: Option<String>| cursor.map(|cursor| frames::other(&Frame::Checkpoint { cursor }));
+        let mut all: Vec<String> = checkpoint(waited_at).into_iter().collect();
+        let first = all.is_empty() && self.whole;
+        all.extend(self.frames);
+        if first {
+            all.extend(checkpoint(reader.cursor()));
+        }
+        Answer { frames: all, cursor: reader.cursor() }
+    }
+}
+
 /// The next events that the reader gets, at most a page, past those that it does not.
-async fn round(reader: &mut Reader) -> Result<Vec<String>, Frame> {
+async fn round(reader: &mut Reader) -> Result<Found, Frame> {
     reader.begin_round();
     loop {
         let step = reader.next().await?;
@@ -152,7 +177,7 @@ async fn round(reader: &mut Reader) -> Result<Vec<String>, Frame> {
         }
         reader.stand_at(step.looked);
         if !frames.is_empty() || step.looked >= step.last {
-            return Ok(frames);
+            return Ok(Found { frames, whole: step.looked >= step.last });
         }
         tokio::task::yield_now().await;
     }

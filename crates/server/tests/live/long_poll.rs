@@ -60,7 +60,7 @@ async fn a_snapshot_comes_in_pages_whose_cursor_carries_the_place() {
     assert_eq!(items, whole, "the same items in the same order as on a stream");
     assert_eq!(last["cursor"], json!(at));
     let live_page = poll(&live, &format!("after={at}&wait=5")).await;
-    assert_eq!(kinds(&live_page), ["event"]);
+    assert_eq!(kinds(&live_page), ["event", "checkpoint"], "there was something at once: the past ends here");
     assert_eq!(live_page.body["frames"][0]["data"]["kind"], "custom.cli.meanwhile");
     assert_eq!(live_page.body["frames"][0]["cursor"], json!(cursor(&live_page)));
 }
@@ -96,7 +96,8 @@ async fn a_poll_is_answered_when_there_is_something_or_after_the_wait() {
     let query = format!("after={at}&wait=25");
     let (answer, sequence) = tokio::join!(poll(&live, &query), publish);
     assert_eq!(live.clock().now_ms() - begun, 3_000);
-    assert_eq!(answer.body["frames"][0]["sequence"], json!(sequence));
+    assert_eq!(kinds(&answer), ["checkpoint", "event"], "the poll had waited: the past ended before");
+    assert_eq!(answer.body["frames"][1]["sequence"], json!(sequence));
     // What is not asked for moves the cursor and answers nothing.
     let quiet = cursor(&poll(&live, "kinds=session.turn").await);
     live.publish("y", json!({})).await;
