@@ -113,7 +113,12 @@ impl Computer {
 
     /// Starts the app as a person does, and leaves it alone.
     pub(crate) fn start_app(&self, arguments: &[&str]) -> Running {
-        Running::start(self.command(app()).args(arguments), &log_of(&self.name))
+        self.start_program(app(), arguments)
+    }
+
+    /// Starts any program as this person does.
+    pub(crate) fn start_program(&self, program: PathBuf, arguments: &[&str]) -> Running {
+        Running::start(self.command(program).args(arguments), &log_of(&self.name))
     }
 
     /// Starts the app so that its window can be driven.
@@ -129,7 +134,7 @@ impl Computer {
 
     /// Starts the command line program and leaves it running.
     pub(crate) fn start_teamlamp(&self, arguments: &[&str]) -> Running {
-        Running::start(self.command(built().join("teamlamp")).args(arguments), &log_of(&self.name))
+        self.start_program(built().join("teamlamp"), arguments)
     }
 
     /// Whether Teamlamp's window is on the screen.

@@ -8,6 +8,7 @@ mod computer;
 mod keyring;
 mod lifecycle;
 mod links;
+mod memory;
 mod panel;
 mod processes;
 mod story;

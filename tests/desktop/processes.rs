@@ -105,6 +105,17 @@ pub(crate) fn below(top: u32, name: &str) -> Vec<u32> {
     found
 }
 
+/// The memory of a program and all that it started, where what is shared counts in parts (PSS), in KiB.
+pub(crate) fn memory_kib(top: u32) -> u64 {
+    let family = below(top, "").into_iter().chain([top]);
+    let pss = |pid: u32| {
+        let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+        line.trim().trim_end_matches(" kB").parse::<u64>().ok()
+    };
+    family.filter_map(pss).sum()
+}
+
 /// Whether a process runs.
 pub(crate) fn runs(pid: u32) -> bool {
     all().iter().any(|process| process.pid == pid)
