@@ -30,8 +30,8 @@ pub struct Authority {
 pub enum Look {
     /// It holds, perhaps for longer.
     Holds(Authority),
-    /// What anyone may do has changed: the reader comes back.
-    Changed,
+    /// What anyone may do has changed; this is what the reader may do now.
+    Changed(Authority),
     /// It ended, and why.
     Ended(&'static str),
 }
@@ -79,7 +79,7 @@ impl Authority {
         app.store
             .read(move |conn| match Self::read(conn, &before.caller, &before.team, now, credentials) {
                 Ok(found) if found.epoch == before.epoch => Ok(Look::Holds(found)),
-                Ok(_) => Ok(Look::Changed),
+                Ok(found) => Ok(Look::Changed(found)),
                 Err(refusal) => match refusal.body.code {
                     ErrorCode::NotFound => Ok(Look::Ended("membership_ended")),
                     ErrorCode::AuthenticationRequired => match &before.caller.machine_id {

@@ -207,7 +207,7 @@ impl Reader {
                 self.authority = authority;
                 Ok(())
             }
-            Ok(Look::Changed) => Err(self.come_back(ResyncReason::AuthorizationChanged)),
+            Ok(Look::Changed(_)) => Err(self.come_back(ResyncReason::AuthorizationChanged)),
             Ok(Look::Ended(reason)) => Err(Frame::AccessRevoked { reason: reason.into(), terminal: true }),
             Err(fault) => Err(self.fault(&fault)),
         }

@@ -1,6 +1,5 @@
 //! `GET …/machines/events`: transitions of `connection` as server-sent events (spec 02).
 
-use crate::access::Caller;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::events::authority::{Authority, Look};
@@ -21,7 +20,6 @@ use tokio::sync::watch;
 
 struct Reader {
     app: App,
-    caller: Caller,
     team: TeamId,
     authority: Authority,
     wake: watch::Receiver<u64>,
@@ -41,7 +39,7 @@ pub async fn open(call: Call) -> Result<Reply, ApiError> {
     let seat = app.streams.take(&caller.credential_id, install.as_ref())?;
     let (inlet, body) = outlet();
     let writer = Writer::new(inlet, &call);
-    let reader = Reader { app: app.clone(), caller, team, authority, wake, seen: 0 };
+    let reader = Reader { app: app.clone(), team, authority, wake, seen: 0 };
     app.tasks.spawn("presence stream", run(reader, writer, after, seat));
     Ok(Reply::Raw(sse::response(body)))
 }
@@ -151,11 +149,7 @@ async fn confirm(reader: &mut Reader, head: Head) -> Result<(), Stop> {
         return Ok(());
     }
     match reader.authority.look_again(&reader.app).await {
-        Ok(Look::Holds(authority)) => reader.authority = authority,
-        Ok(Look::Changed) => {
-            let renewed = authorize(&reader.app, &reader.caller, &reader.team, None).await;
-            reader.authority = renewed.map_err(|_| ended("membership_ended"))?.0;
-        }
+        Ok(Look::Holds(authority) | Look::Changed(authority)) => reader.authority = authority,
         Ok(Look::Ended(reason)) => return Err(ended(reason)),
         Err(fault) => return Err(broken(&fault)),
     }

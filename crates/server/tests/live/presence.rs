@@ -162,6 +162,19 @@ async fn a_store_that_fails_changes_nobodys_presence() {
     assert_eq!(live.told("machine.offline").await.len(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_ends_a_reader_of_presence_without_a_word_of_its_membership() {
+    let live = Live::paused().await;
+    let mut stream = live.stream("machines/events").await;
+    stream.until("snapshot_end").await;
+    let other = rusqlite::Connection::open(live.world.server.app().store.path()).unwrap();
+    let change = "UPDATE teams SET auth_epoch = auth_epoch + 1; ALTER TABLE memberships RENAME TO away;";
+    other.execute_batch(change).unwrap();
+    assert_eq!(stream.try_next().await, None, "it dials again with the sequence that it has");
+    other.execute_batch("ALTER TABLE away RENAME TO memberships").unwrap();
+    live.stream("machines/events?after=0").await;
+}
+
 #[tokio::test]
 async fn a_revoked_machine_is_offline_before_it_is_told_to_be_revoked() {
     let live = Live::real().await;
