@@ -326,6 +326,15 @@ impl Follower {
                 self.cursor = Some(cursor);
                 self.closed(&format!("it asks to come back ({reason:?})"));
             }
+            // The server was not far enough for a cursor yet: nothing is lost, it only begins anew.
+            Frame::ResyncRequired {
+                reason:
+                    ResyncReason::AuthorizationChanged | ResyncReason::SlowReader | ResyncReason::Unavailable,
+                ..
+            } => {
+                self.cursor = None;
+                self.closed("it asks to begin anew");
+            }
             Frame::ResyncRequired { reason, details, .. } => {
                 let known = |field: &str| details.as_ref()?.get(field)?.as_i64();
                 self.gap(reason, known("pruned_through"), known("events_missed"));

@@ -252,6 +252,30 @@ async fn resync_is_followed_as_its_row_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn only_what_is_lost_is_a_gap() {
+    let asks = |reason: &str| {
+        message(&format!(r#"{{"type":"resync_required","reason":"{reason}","terminal":true}}"#))
+    };
+    for reason in ["authorization_changed", "slow_reader", "unavailable"] {
+        let begin = message(r#"{"type":"snapshot_begin"}"#);
+        let script = Script::of([stream([begin, asks(reason), Part::Hang]), stream(snapshot())]);
+        let all = told(&mut follow(&script, None), 6).await;
+        assert_eq!(all, ["streaming", "begin", "resync", "dropped", "streaming", "begin"], "{reason}");
+    }
+    for (reason, gap) in [
+        ("retention", "gap Retention None"),
+        ("snapshot_retention", "gap SnapshotRetention None"),
+        ("server_restored", "gap ServerRestored None"),
+        ("later", "gap Unknown None"),
+    ] {
+        let script = Script::of([stream([asks(reason), Part::Hang]), stream(snapshot())]);
+        let all = told(&mut follow(&script, Some("c1")), 6).await;
+        assert_eq!(all, ["streaming", "resync", gap, "dropped", "streaming", "begin"]);
+        assert_eq!(path(&script, 1), "/v1/teams/team_1/events");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cursor_that_is_no_longer_taken_leads_to_a_snapshot_and_a_wrong_question_to_an_end() {
     let script = Script::of([
         Step::refusal(400, "invalid_request"),
