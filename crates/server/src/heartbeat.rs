@@ -86,7 +86,9 @@ pub async fn say_cloned(app: &App, team: &TeamId, machine: &MachineId, incarnati
         let Some(head) = rows::head(tx, &team, &machine)? else { return Ok(()) };
         let data = json!({ "name": head.machine.name });
         let event = NewEvent::new(system(), "machine.cloned", "machine", machine.as_str(), data);
-        append(tx, &chance, &team, event.of_machine(&machine)).map(|_| ())
+        // Never the machine's current event: who may not read it would miss the machine in a snapshot.
+        let event = NewEvent { overtaken: true, ..event.of_machine(&machine) };
+        append(tx, &chance, &team, event).map(|_| ())
     });
     if let Err(fault) = said.await {
         tracing::warn!(%fault, "a cloned machine could not be told of");

@@ -31,8 +31,8 @@ pub struct NewEvent {
     pub machine_id: Option<MachineId>,
     /// More of it.
     pub data: Map<String, Value>,
-    /// It tells of something that newer facts have overtaken: it is kept in the history, and its
-    /// resource's current event stays.
+    /// It tells of something that newer facts have overtaken, or that not every reader may see: it is
+    /// kept in the history, and its resource's current event stays.
     pub overtaken: bool,
 }
 

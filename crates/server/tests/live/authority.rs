@@ -128,6 +128,9 @@ async fn what_a_reader_may_not_see_shows_only_as_time_that_went_on() {
     let mut fresh = live.stream_by(&bystander.token, "events", &[]).await;
     let snapshot = fresh.settled().await;
     assert!(!snapshot.iter().any(|f| f.data.to_string().contains("cloned")));
+    let shown = snapshot.iter().filter(|f| f.kind() == "snapshot_item");
+    let shown: Vec<_> = shown.filter(|f| f.event()["resource"]["id"] == old.id()).collect();
+    assert_eq!(shown.len(), 1, "the machine is as much there as before");
     let id = event.event()["id"].as_str().unwrap();
     live.get_by(&bystander.token, &format!("events/{id}")).await.refused(404, "not_found");
     assert_eq!(live.get_by(&custodian.token, &format!("events/{id}")).await.status, 200);
