@@ -167,7 +167,7 @@ impl Heartbeat {
     /// Reads a report, as strictly as [`json::read`] reads: the types refuse duplicate and unknown keys,
     /// and what they don't list is read strictly by itself, so that no second pass is needed.
     pub fn read(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|e| format!("The body does not fit: {e}."))
+        json::fit(bytes)
     }
 
     /// Checks the fields that come before everything else: incarnation, sequence, counts, host key.

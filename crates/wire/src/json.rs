@@ -1,6 +1,8 @@
 //! Strict JSON: what the server reads is valid UTF-8 JSON of bounded depth without duplicate keys, and
 //! holds no field that its type does not list (spec 01).
 
+mod objects;
+
 use crate::limits::JSON_DEPTH;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -11,7 +13,15 @@ use std::fmt;
 /// Reads `bytes` as `T`, or says in one sentence what is wrong.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     check(bytes)?;
-    serde_json::from_slice(bytes).map_err(|e| format!("The body does not fit: {e}."))
+    fit(bytes)
+}
+
+/// Reads `bytes` as `T` where every type with named fields is an object, or says what does not fit. The
+/// type itself must refuse what [`check`] would.
+pub(crate) fn fit<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    let mut input = serde_json::Deserializer::from_slice(bytes);
+    let value = T::deserialize(objects::Objects(&mut input));
+    value.and_then(|value| input.end().map(|()| value)).map_err(|e| format!("The body does not fit: {e}."))
 }
 
 /// Checks depth and duplicate keys of a whole document without keeping any of it.
@@ -216,6 +226,16 @@ mod tests {
     fn unknown_fields_are_named() {
         let fault = read::<Body>(br#"{"name":"a","colour":1}"#).unwrap_err();
         assert!(fault.contains("`colour`"), "{fault}");
+    }
+
+    #[test]
+    fn a_list_of_values_is_no_object() {
+        let fault = read::<Body>(br#"["a"]"#).unwrap_err();
+        assert!(fault.contains("sequence"), "{fault}");
+        assert!(read::<Vec<Body>>(br#"[{"name":"a"}]"#).is_ok());
+        assert!(read::<Vec<Option<Body>>>(br#"[null,["a"]]"#).is_err());
+        assert!(read::<Body>(br#"{"name":"a"} 1"#).is_err());
+        assert_eq!(read::<Value>(br#"[1,{"a":["b"]}]"#), Ok(serde_json::json!([1, {"a": ["b"]}])));
     }
 
     #[test]

@@ -147,6 +147,11 @@ async fn paths_methods_and_content_types_are_refused_with_their_status() {
         assert!(answer.refused(415, "invalid_request").contains("application/json"), "{kind}");
     }
     ask("POST", "/v1/teams").bytes("{\"name\":\"x\"}").send().await.refused(415, "invalid_request");
+    // Where no body is taken, an empty object is still JSON.
+    for kind in ["text/plain", "application/json"] {
+        let rotate = ask("POST", "/v1/credentials/rotate").header("content-type", kind).bytes("{}");
+        assert_eq!(rotate.send().await.status, if kind == "text/plain" { 415 } else { 200 });
+    }
 }
 
 #[tokio::test]
@@ -179,6 +184,57 @@ async fn bodies_are_read_strictly_and_the_fault_is_named() {
     let stray = world.post("/v1/credentials/rotate", json!({ "days": 3 })).by(&owner.token).send().await;
     assert!(stray.refused(400, "invalid_request").contains("`days`"));
     assert_eq!(world.post("/v1/credentials/rotate", json!({})).by(&owner.token).send().await.status, 200);
+}
+
+#[tokio::test]
+async fn a_list_is_no_object() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let machine = world.enroll(&owner, "one").await;
+    let team = format!("/v1/teams/{}", owner.team);
+    let beat = |name: &str, value: serde_json::Value| {
+        let mut body = json!({ "incarnation_id": "r", "sequence": 1, "bindings": [], "roots": [] });
+        body[name] = json!([value]);
+        body
+    };
+    let heartbeat = format!("{team}/machines/{}/heartbeat", machine.id);
+    let (sessions, events) = (format!("{team}/sessions"), format!("{team}/events"));
+    let cases = [
+        ("POST", "/v1/teams", &owner.token, json!(["Beta"])),
+        ("POST", "/v1/credentials/rotate", &owner.token, json!([])),
+        ("POST", "/v1/invitations/preview", &owner.token, json!(["7K3QF-9XW2M"])),
+        ("POST", "/v1/invitations/accept", &owner.token, json!(["7K3QF-9XW2M", "Ada", null])),
+        ("PATCH", &team, &owner.token, json!(["Beta", null])),
+        ("PATCH", &team, &owner.token, json!({ "settings": [true, 7, 15] })),
+        ("POST", &format!("{team}/invitations"), &owner.token, json!(["member", null, null, null])),
+        ("POST", &format!("{team}/machines"), &owner.token, json!(["two", "0123456789abcdef"])),
+        ("POST", &sessions, &machine.token, json!([[]])),
+        ("POST", &sessions, &machine.token, json!({ "sessions": [["codex", "n", null, null, null, null]] })),
+        ("POST", &events, &owner.token, json!([[]])),
+        ("POST", &events, &owner.token, json!({ "events": [[null, "custom.cli.x", null, {}, null]] })),
+        (
+            "POST",
+            &events,
+            &owner.token,
+            json!({ "events": [{ "kind": "custom.cli.x", "resource": ["thing", "1"] }] }),
+        ),
+        ("POST", &heartbeat, &machine.token, json!(["r", 1, [], [], null, null])),
+        ("POST", &heartbeat, &machine.token, beat("roots", json!(["root-1", machine.id, "acme", []]))),
+        ("POST", &heartbeat, &machine.token, beat("bindings", json!(["b", machine.id, "r", "codex", "n"]))),
+        ("POST", &heartbeat, &machine.token, beat("activity", json!(["codex", "n", "idle", null]))),
+    ];
+    for (method, path, token, body) in cases {
+        let answer = world.ask(method, path).by(token).if_match(1).json(&body).send().await;
+        assert!(
+            answer.refused(400, "invalid_request").contains("sequence"),
+            "{path} {body}: {}",
+            answer.text
+        );
+    }
+    assert_eq!(
+        world.get("/v1/me").by(&owner.token).send().await.data()["memberships"].as_array().unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]
