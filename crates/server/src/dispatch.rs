@@ -160,13 +160,18 @@ async fn checked(
     }
     let found = found.ok_or_else(|| ApiError::not_found("page"))?;
     let route = found.route(&parts.method).ok_or_else(|| answer::method_not_allowed(&found))?;
-    if route.needs == Needs::Credential && caller.is_none() {
+    let needed = match route.needs {
+        Needs::Credential => true,
+        Needs::Optional => parts.headers.contains_key(http::header::AUTHORIZATION),
+        Needs::Nothing | Needs::Probe => false,
+    };
+    if needed && caller.is_none() {
         return Err(ApiError::unauthenticated());
     }
     let query = query(&parts, route)?;
     let idempotency_key = if parts.method == Method::GET { None } else { idempotency::key(&parts.headers)? };
     let has_body = body.as_ref().is_some_and(|body| !body.is_end_stream());
-    if has_body && route.takes.is_some() && !is_json(&parts) {
+    if has_body && route.method != Method::GET && !is_json(&parts) {
         return Err(answer::unsupported_media_type());
     }
     let body = taken(app, body, route.body_bytes).await?;

@@ -64,6 +64,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) ->
         },
         "security": match route.needs {
             Needs::Credential => json!([{ "bearer": [] }]),
+            Needs::Optional => json!([{}, { "bearer": [] }]),
             Needs::Nothing | Needs::Probe => json!([]),
         },
     });

@@ -34,6 +34,8 @@ pub enum Needs {
     Probe,
     /// Nothing; a valid credential is still looked at where one is sent.
     Nothing,
+    /// Nothing; but one that is sent must be valid, since what is done is done for its holder.
+    Optional,
     /// A valid credential.
     Credential,
 }
@@ -202,7 +204,7 @@ pub static ROUTES: &[Route] = &[
         .takes(of::<PreviewInvitation>)
         .one(of::<InvitationPreview>),
     Route::new("invitations.accept", Method::POST, "/v1/invitations/accept", h!(accept::accept))
-        .needs(Needs::Nothing)
+        .needs(Needs::Optional)
         .takes(of::<AcceptInvitation>)
         .made(of::<Accepted>)
         .access(),

@@ -218,3 +218,24 @@ async fn the_database_holds_no_code() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_credential_that_is_sent_must_hold_or_its_holder_would_join_as_somebody_new() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let member = world.join(&owner, "member", "Mia").await;
+    assert_eq!(world.ask("DELETE", "/v1/credentials/current").by(&member.token).send().await.status, 204);
+    let code = world.invite(&owner, "member").await;
+    let body = json!({ "code": code, "name": "Mia" });
+    for sent in ["Bearer cred_0.nonsense", "Basic eDp5", "Bearer", "", &format!("Bearer {}", member.token)] {
+        let ask = world.post("/v1/invitations/accept", body.clone()).header("authorization", sent);
+        ask.send().await.refused(401, "authentication_required");
+        // What anyone may see does not depend on who asks.
+        let ask =
+            world.post("/v1/invitations/preview", json!({ "code": code })).header("authorization", sent);
+        assert_eq!(ask.send().await.status, 200);
+        let ask = world.get("/v1/capabilities").header("authorization", sent);
+        assert_eq!(ask.send().await.status, 200);
+    }
+    assert_eq!(world.post("/v1/invitations/accept", body).send().await.status, 201, "no use was spent");
+}
