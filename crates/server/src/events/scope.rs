@@ -28,13 +28,12 @@ impl Scope {
             None => KindFilter::default(),
         };
         let mut hash = Sha256::new();
-        for part in [team.as_str(), source.as_deref().unwrap_or("")] {
-            hash.update(part);
-            hash.update([0]);
-        }
-        for kind in kinds.kinds() {
-            hash.update(kind);
-            hash.update([0]);
+        let filters = [Some(team.as_str()), source.as_deref()].into_iter();
+        for part in filters.chain(kinds.kinds().iter().map(|kind| Some(kind.as_str()))) {
+            // With its length, and a source that is not asked for apart from one of no characters.
+            let length = part.map_or(u64::MAX, |text| text.len() as u64);
+            hash.update(length.to_be_bytes());
+            hash.update(part.unwrap_or_default());
         }
         let mut digest = [0; 16];
         digest.copy_from_slice(&hash.finalize()[..16]);
@@ -60,7 +59,8 @@ impl Scope {
     }
     /// Whether a resource belongs in the snapshot.
     pub fn admits_current(&self, current: &Current) -> bool {
-        self.source.as_ref().is_none_or(|s| *s == current.key.source)
+        // No source is the empty one: that place is of resources that have none.
+        self.source.as_ref().is_none_or(|s| !s.is_empty() && *s == current.key.source)
             && self.kinds.admits_resource(&current.key.kind, &current.event_kind)
     }
 }

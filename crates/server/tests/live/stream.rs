@@ -277,3 +277,17 @@ async fn streams_end_cleanly_when_the_server_does() {
     assert_eq!(ends, (None, None), "no terminal frame: clients resume");
     assert!(begun.elapsed() < Duration::from_secs(5), "it never waits for an idle stream");
 }
+
+#[tokio::test]
+async fn an_empty_source_is_one_that_nobody_is() {
+    let live = Live::real().await;
+    live.publish("x", json!({})).await;
+    let mut stream = live.stream("events?source=").await;
+    let frames = stream.settled().await;
+    let kinds: Vec<_> = frames.iter().map(|f| f.kind().to_owned()).collect();
+    assert_eq!(kinds, ["snapshot_begin", "snapshot_end", "checkpoint"]);
+    let cursor = frames[2].cursor();
+    live.get(&format!("events?after={cursor}")).await.refused(400, "invalid_request");
+    live.stream(&format!("events?source=&after={cursor}")).await;
+    assert!(live.get("events?source=&source=x").await.status == 400);
+}
