@@ -22,6 +22,7 @@ use teamlamp_wire::event::{
 };
 use teamlamp_wire::id::{EventId, MachineId, SessionId, SourceId, TeamId};
 use teamlamp_wire::limits::{EVENT_AT_AHEAD_MS, EVENT_AT_PAST_MS, EVENT_DATA_BYTES, PUBLISH_MAX};
+use teamlamp_wire::session::Turn;
 use teamlamp_wire::text::visible;
 
 /// Who publishes, as the transaction found it.
@@ -235,11 +236,7 @@ impl Writing<'_> {
         for what in before {
             append(self.tx, self.chance, self.team, self.event(&known, &state, what))?;
         }
-        let mut new = self.event(&known, &state, last);
-        if let (Happened::Ended { .. }, Some(reason)) = (last, told.reason) {
-            new.data.insert("reason".into(), reason.into());
-        }
-        self.append(new, event, identity)
+        self.append(self.event(&known, &state, last), event, identity)
     }
 
     fn event(&self, known: &Known, state: &State, what: &Happened) -> NewEvent {
@@ -251,7 +248,7 @@ impl Writing<'_> {
     fn already_told(
         &self,
         known: &Known,
-        told: Told,
+        mut told: Told,
         event: &PublishEvent,
         identity: &str,
     ) -> Result<PublishedEvent, ApiError> {
@@ -263,6 +260,9 @@ impl Writing<'_> {
         {
             return Ok(PublishedEvent { id, sequence });
         }
+        if let Happened::Ended { ended } = &mut told.what {
+            *ended = known.state.turn == Turn::Ended.as_str();
+        }
         let new = told.as_told(self, known);
         self.append(new, event, identity)
     }
@@ -273,7 +273,6 @@ struct Told {
     what: Happened,
     turn: Option<String>,
     since: Option<Millis>,
-    reason: Option<String>,
     /// What it is as old as: the turn's own moment, else the event's.
     moment: Millis,
     report: Report,
@@ -285,15 +284,15 @@ impl Told {
         let since = event.data.get("since").and_then(Value::as_i64);
         let turn_field = if event.kind == "session.turn" { "to" } else { "turn" };
         let turn = text(turn_field).filter(|turn| (1..=32).contains(&turn.chars().count()));
-        let reason = text("reason");
         if event.kind == "session.ended" {
+            let reason = text("reason");
             if reason.as_deref().is_some_and(|r| r != "ended" && r != "reporter_left") {
                 return Err(ApiError::invalid("`data.reason` must be ended or reporter_left."));
             }
             let ended = reason.as_deref() == Some("ended");
             let report = Report { bound: Some(false), turn: None };
             let what = Happened::Ended { ended };
-            return Ok(Self { what, turn: None, since: None, reason, moment: at, report });
+            return Ok(Self { what, turn: None, since: None, moment: at, report });
         }
         let Some(turn) = turn else {
             return Err(ApiError::invalid(format!(
@@ -308,7 +307,7 @@ impl Told {
             "session.started" => Happened::Started,
             _ => Happened::Turned { from: text("from").unwrap_or_else(|| "unknown".into()) },
         };
-        Ok(Self { what, turn: Some(turn), since, reason: None, moment: since.unwrap_or(at), report })
+        Ok(Self { what, turn: Some(turn), since, moment: since.unwrap_or(at), report })
     }
 
     /// The event as its publisher told it, in the shape that every such event has.

@@ -243,3 +243,23 @@ async fn a_session_that_a_publication_started_ends_with_the_next_snapshot_withou
     live.beat(&mut machine, &bindings, None).await;
     assert_eq!(live.told("session.started").await.len(), 2);
 }
+
+#[tokio::test]
+async fn an_end_is_what_the_stored_turn_says_and_not_what_its_publisher_does() {
+    let live = Live::real().await;
+    let (mut machine, session) = bound(&live, 5).await;
+    let resource = json!({ "kind": "session", "id": session });
+    let end = |reason: &str| json!([{ "kind": "session.ended", "resource": resource, "data": { "reason": reason } }]);
+    assert_eq!(publish(&live, machine.token(), end("ended")).await.status, 201);
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "ended", 9)])).await;
+    assert_eq!(publish(&live, machine.token(), end("reporter_left")).await.status, 201);
+    let reasons: Vec<_> =
+        live.told("session.ended").await.iter().map(|e| e["data"]["reason"].clone()).collect();
+    assert_eq!(reasons, ["reporter_left", "ended"]);
+    // One that nobody heard of and that is not known to have ended.
+    let other = live.register(&machine, &["m"]).await.remove(0);
+    let quiet = json!([{ "kind": "session.ended", "resource": { "kind": "session", "id": other }, "data": { "reason": "ended" } }]);
+    assert_eq!(publish(&live, machine.token(), quiet).await.status, 201);
+    assert_eq!(live.told("session.ended").await[2]["data"]["reason"], "reporter_left");
+}
