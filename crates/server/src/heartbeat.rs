@@ -138,8 +138,9 @@ fn apply(tx: &Tx<'_>, app: &App, caller: &Caller, received: &Received) -> Result
     }
     let (revision, host_key_id) = rows::record(tx, machine, beat)?;
     let hashes = Hashes { activity: hashes.activity.or(head.hashes.activity), ..hashes.clone() };
+    let mut gone_roots = Vec::new();
     if hashes.roots != head.hashes.roots {
-        rows::replace_roots(tx, machine, &beat.roots)?;
+        gone_roots = rows::put_roots(tx, machine, &beat.roots)?;
     }
     let mut reports = Reports::new();
     if hashes.bindings != head.hashes.bindings {
@@ -152,6 +153,8 @@ fn apply(tx: &Tx<'_>, app: &App, caller: &Caller, received: &Received) -> Result
     for (session, report) in &reports {
         sessions::apply(tx, &app.chance, &actor, session, report)?;
     }
+    // Only now: a session that left with its root is still told with the name of it.
+    rows::delete_roots(tx, machine, &gone_roots)?;
     rows::set_hashes(tx, machine, &hashes)?;
     head.machine.incarnation_id = Some(beat.incarnation_id.clone());
     head.machine.last_seen_at = Some(tx.now_ms);

@@ -165,8 +165,8 @@ pub fn forget_bindings(tx: &Tx<'_>, machine: &MachineId) -> Result<(), ApiError>
     Ok(())
 }
 
-/// Makes the stored roots those of a report: what is the same is not touched.
-pub fn replace_roots(tx: &Tx<'_>, machine: &MachineId, roots: &[Root]) -> Result<(), ApiError> {
+/// Writes the roots of a report, what is the same left untouched; the ids of those that it has no more.
+pub fn put_roots(tx: &Tx<'_>, machine: &MachineId, roots: &[Root]) -> Result<Vec<String>, ApiError> {
     let mut stored: BTreeMap<String, (String, String)> = tx
         .prepare_cached("SELECT id, name, harnesses FROM machine_roots WHERE machine_id = ?1")?
         .query_map([machine.as_str()], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?
@@ -181,7 +181,12 @@ pub fn replace_roots(tx: &Tx<'_>, machine: &MachineId, roots: &[Root]) -> Result
             .execute(params![machine.as_str(), root.id, now.0, now.1])?;
         }
     }
-    for id in stored.keys() {
+    Ok(stored.into_keys().collect())
+}
+
+/// Deletes roots.
+pub fn delete_roots(tx: &Tx<'_>, machine: &MachineId, ids: &[String]) -> Result<(), ApiError> {
+    for id in ids {
         tx.prepare_cached("DELETE FROM machine_roots WHERE machine_id = ?1 AND id = ?2")?
             .execute([machine.as_str(), id])?;
     }

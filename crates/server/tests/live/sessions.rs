@@ -101,6 +101,26 @@ async fn the_end_in_the_same_report_counts_and_a_changed_run_ends_nothing() {
 }
 
 #[tokio::test]
+async fn an_end_names_the_root_that_left_with_it() {
+    let live = Live::real().await;
+    let mut machine = live.machine("one").await;
+    live.register(&machine, &["n"]).await;
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "working", 1)])).await;
+    let mut stream = live.stream("events").await;
+    stream.settled().await;
+    let mut last = machine.report(&[], Some(&[activity("n", "ended", 9)]));
+    last["roots"] = json!([]);
+    assert_eq!(live.send(&machine, &last).await.status, 200);
+    for kind in ["session.turn", "session.ended"] {
+        let frame = stream.until("event").await;
+        let event = frame.event();
+        assert_eq!((&event["kind"], &event["data"]["root"]), (&json!(kind), &json!("acme")));
+    }
+    assert_eq!(live.get(&format!("machines/{}/roots", machine.id())).await.items().len(), 0);
+}
+
+#[tokio::test]
 async fn a_session_with_two_bindings_ends_with_the_last() {
     let live = Live::real().await;
     let mut machine = live.machine("one").await;
