@@ -1,6 +1,8 @@
 //! `GET /v1/openapi.json`: OpenAPI 3.1 made from the route table and the schemas of the wire types, so
 //! that document and server can't differ.
 
+mod catalogue;
+
 use crate::error::ApiError;
 use crate::request::{Call, Reply};
 use crate::router::{Gives, Needs, ROUTES, Route};
@@ -33,7 +35,8 @@ pub fn document() -> Value {
         let operation = operation(route, &mut generator, &context);
         paths.entry(route.path).or_default().insert(route.method.as_str().to_lowercase(), operation);
     }
-    let schemas = generator.take_definitions(true);
+    let mut schemas = generator.take_definitions(true);
+    catalogue::describe(&mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -58,10 +61,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) ->
         "operationId": route.operation,
         "tags": [route.operation.split('.').next().unwrap_or_default()],
         "parameters": parameters(route),
-        "responses": {
-            route.status.to_string(): success(route, generator, context),
-            "default": { "$ref": "#/components/responses/Refusal" },
-        },
+        "responses": responses(route, generator, context),
         "security": match route.needs {
             Needs::Credential => json!([{ "bearer": [] }]),
             Needs::Optional => json!([{}, { "bearer": [] }]),
@@ -75,6 +75,15 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) ->
         });
     }
     operation
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> Value {
+    let success = success(route, generator, context);
+    let mut responses = json!({ "default": { "$ref": "#/components/responses/Refusal" } });
+    for status in [Some(route.status), route.or_status].into_iter().flatten() {
+        responses[status.to_string()] = success.clone();
+    }
+    responses
 }
 
 fn parameters(route: &Route) -> Vec<Value> {
@@ -116,7 +125,16 @@ fn success(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> V
         }
         Gives::Stream(of) => ("text/event-stream", of(generator).to_value()),
     };
-    json!({ "description": "Success.", "content": { kind: { "schema": schema } } })
+    let mut success = json!({ "description": "Success.", "content": { kind: { "schema": schema } } });
+    if let Some((kind, of)) = route.or_as {
+        success["content"][kind] = json!({ "schema": of(generator).to_value() });
+    }
+    if route.tagged {
+        let tag =
+            json!({ "description": "The revision, quoted: for `If-Match`.", "schema": { "type": "string" } });
+        success["headers"] = json!({ "ETag": tag });
+    }
+    success
 }
 
 #[cfg(test)]

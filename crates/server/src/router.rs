@@ -16,7 +16,7 @@ use teamlamp_wire::account::{
     AuditRow, Capabilities, ChangeMember, ChangeTeam, CreateTeam, CreatedTeam, Me, Member, Rotated, Team,
 };
 use teamlamp_wire::event::{Publish, Published, Sequenced};
-use teamlamp_wire::frame::Frame;
+use teamlamp_wire::frame::{Frame, FramePage};
 use teamlamp_wire::heartbeat::{Heartbeat, HeartbeatAnswer, Root};
 use teamlamp_wire::invitation::{
     AcceptInvitation, Accepted, CreateInvitation, CreatedInvitation, Invitation, InvitationPreview,
@@ -86,6 +86,12 @@ pub struct Route {
     pub gives: Gives,
     /// The status of its success.
     pub status: u16,
+    /// Another status of the same success.
+    pub or_status: Option<u16>,
+    /// Another form of the answer, for who accepts it: its media type and shape.
+    pub or_as: Option<(&'static str, SchemaOf)>,
+    /// Whether the answer carries the revision as `ETag`.
+    pub tagged: bool,
     /// Whether it wants `If-Match`.
     pub revised: bool,
     /// Whether it changes what anyone may do, so that its refusals are audited.
@@ -106,6 +112,9 @@ impl Route {
             takes: None,
             gives: Gives::Nothing,
             status: 204,
+            or_status: None,
+            or_as: None,
+            tagged: false,
             revised: false,
             access: false,
             handler,
@@ -157,6 +166,18 @@ impl Route {
     const fn upgrade(mut self) -> Self {
         self.gives = Gives::Upgrade;
         self.status = 101;
+        self
+    }
+    const fn or_status(mut self, status: u16) -> Self {
+        self.or_status = Some(status);
+        self
+    }
+    const fn or_as(mut self, kind: &'static str, of: SchemaOf) -> Self {
+        self.or_as = Some((kind, of));
+        self
+    }
+    const fn tagged(mut self) -> Self {
+        self.tagged = true;
         self
     }
     const fn body(mut self, bytes: usize) -> Self {
@@ -212,25 +233,28 @@ pub static ROUTES: &[Route] = &[
         .takes(of::<CreateTeam>)
         .made(of::<CreatedTeam>)
         .access(),
-    Route::new("teams.read", Method::GET, "/v1/teams/{team}", h!(teams::read)).one(of::<Team>),
+    Route::new("teams.read", Method::GET, "/v1/teams/{team}", h!(teams::read)).one(of::<Team>).tagged(),
     Route::new("teams.change", Method::PATCH, "/v1/teams/{team}", h!(teams::change))
         .takes(of::<ChangeTeam>)
         .one(of::<Team>)
+        .tagged()
         .revised()
         .access(),
     Route::new("members.list", Method::GET, "/v1/teams/{team}/members", h!(members::list))
         .query(LIST)
         .list(of::<Member>),
-    Route::new("members.read", Method::GET, MEMBER, h!(members::read)).one(of::<Member>),
+    Route::new("members.read", Method::GET, MEMBER, h!(members::read)).one(of::<Member>).tagged(),
     Route::new("members.change", Method::PATCH, MEMBER, h!(members::change))
         .takes(of::<ChangeMember>)
         .one(of::<Member>)
+        .tagged()
         .revised()
         .access(),
     Route::new("members.remove", Method::DELETE, MEMBER, h!(members::remove)).revised().access(),
     Route::new("invitations.create", Method::POST, INVITATIONS, h!(invitations::create))
         .takes(of::<CreateInvitation>)
         .made(of::<CreatedInvitation>)
+        .tagged()
         .access(),
     Route::new("invitations.list", Method::GET, INVITATIONS, h!(invitations::list))
         .query(LIST)
@@ -238,17 +262,21 @@ pub static ROUTES: &[Route] = &[
     Route::new("invitations.revoke", Method::DELETE, INVITATION, h!(invitations::revoke)).access(),
     Route::new("audit.list", Method::GET, "/v1/teams/{team}/audit", h!(audit::list))
         .query(LIST)
-        .list(of::<AuditRow>),
+        .list(of::<AuditRow>)
+        .or_as("application/x-ndjson", of::<AuditRow>),
     // Machines.
     Route::new("machines.enroll", Method::POST, MACHINES, h!(enrollment::enroll))
         .takes(of::<Enroll>)
         .made(of::<Enrolled>)
+        .or_status(200)
+        .tagged()
         .access(),
     Route::new("machines.list", Method::GET, MACHINES, h!(machines::list)).query(LIST).list(of::<Machine>),
-    Route::new("machines.read", Method::GET, MACHINE, h!(machines::read)).one(of::<Machine>),
+    Route::new("machines.read", Method::GET, MACHINE, h!(machines::read)).one(of::<Machine>).tagged(),
     Route::new("machines.rename", Method::PATCH, MACHINE, h!(machines::rename))
         .takes(of::<RenameMachine>)
         .one(of::<Machine>)
+        .tagged()
         .revised()
         .access(),
     Route::new("machines.revoke", Method::DELETE, MACHINE, h!(machines::revoke)).revised().access(),
@@ -259,7 +287,8 @@ pub static ROUTES: &[Route] = &[
     Route::new("machines.heartbeat", Method::POST, HEARTBEAT, h!(heartbeat::receive))
         .body(limits::BODY_HEARTBEAT_BYTES)
         .takes(of::<Heartbeat>)
-        .one(of::<HeartbeatAnswer>),
+        .one(of::<HeartbeatAnswer>)
+        .tagged(),
     Route::new("machines.link", Method::GET, LINK, h!(link::open)).upgrade(),
     Route::new("machines.events", Method::GET, MACHINE_EVENTS, h!(presence::stream::open))
         .query(&["after"])
@@ -274,7 +303,7 @@ pub static ROUTES: &[Route] = &[
     Route::new("sessions.list", Method::GET, SESSIONS, h!(session_list::list))
         .query(&["limit", "cursor", "machine", "harness", "turn", "root", "text", "live"])
         .list(of::<Session>),
-    Route::new("sessions.read", Method::GET, SESSION, h!(session_list::read)).one(of::<Session>),
+    Route::new("sessions.read", Method::GET, SESSION, h!(session_list::read)).one(of::<Session>).tagged(),
     // Events.
     Route::new("events.publish", Method::POST, EVENTS, h!(events::publish::publish))
         .body(limits::BODY_EVENTS_BYTES)
@@ -282,7 +311,8 @@ pub static ROUTES: &[Route] = &[
         .made(of::<Published>),
     Route::new("events.stream", Method::GET, EVENTS, h!(events::stream::open))
         .query(&["after", "source", "kinds", "wait"])
-        .stream(of::<Frame>),
+        .stream(of::<Frame>)
+        .or_as("application/json", of::<FramePage>),
     Route::new("events.history", Method::GET, HISTORY, h!(events::history::list))
         .query(&["before", "limit", "kinds", "machine", "session", "actor", "text"])
         .list(of::<Sequenced>),

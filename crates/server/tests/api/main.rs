@@ -12,6 +12,7 @@ mod invitations;
 mod limits;
 mod machines;
 mod members;
+mod openapi;
 mod security;
 mod start;
 mod store;
