@@ -21,6 +21,7 @@ const shown: [string, string, ((page: Page) => Promise<void>)?][] = [
   ["unreachable", "The window can’t reach the app"],
   ["first", "Start a team on this computer"],
   ["first-nameless", "Your name"],
+  ["first-notices", "This desktop shows no tray"],
   ["first-keyring", "The keyring can’t be used"],
   ["first-failing", "Port 8720 is in use", press("Start")],
   ["join", "Link or code"],

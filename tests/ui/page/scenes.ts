@@ -161,6 +161,9 @@ export const scenes: Record<string, () => Scene> = {
   unreachable: () => ({ state: "unreachable" }),
 
   first: () => ({ state: fresh(), answers: { start_team: "never" } }),
+  "first-notices": () => ({
+    state: fresh({ notices: [{ notice: "tray_missing" }, { notice: "problem", what: "The list of your teams could not be read. It is kept as contexts.json.broken-1; join your teams again." }] }),
+  }),
   "first-nameless": () => ({ state: fresh({ suggested: { person: "", machine: "ada-laptop", team: "" } }) }),
   "first-keyring": () => ({
     state: fresh({ custody: { why: locked } }),

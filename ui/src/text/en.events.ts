@@ -50,6 +50,8 @@ function started(e: EventWords): string {
   }
 }
 
+const unlinked = (e: EventWords) => (e.data("from") === "offline" ? "reports, without a live link" : "lost its live link");
+
 const gone: Record<string, string> = {
   asleep: "went to sleep",
   shutdown: "quit Teamlamp",
@@ -67,7 +69,7 @@ export const events = {
     "machine.renamed": (e) => ["A machine is now called ", strong(e.subject)],
     "machine.revoked": says("was revoked"),
     "machine.online": says("is online"),
-    "machine.unlinked": says("lost its live link"),
+    "machine.unlinked": (e) => [strong(e.subject), ` ${gone[e.away] ?? unlinked(e)}`],
     "machine.offline": (e) => [strong(e.subject), ` ${gone[e.away] ?? "went offline"}`],
     "machine.cloned": says("runs twice: its identity is on another computer too"),
     "session.started": (e) => [strong(e.subject), ` ${started(e)}`],

@@ -48,6 +48,34 @@ describe("flapping", () => {
   });
 });
 
+describe("a machine that comes and goes", () => {
+  const sequences = (items: FeedItem[]) => fold(items).map((item) => (item.item === "event" ? item.sequence : item.item));
+  const leaving = (item: ReturnType<typeof presence>) => {
+    item.event.data["away"] = { reason: "shutdown", since: NOW };
+    return item;
+  };
+
+  it("comes online in one line, though its report comes before its link", () => {
+    expect(sequences([presence(1, 0, "offline", "unlinked"), presence(2, 900, "unlinked", "online")])).toEqual([2]);
+  });
+
+  it("that reports and gets no link for long is told as that", () => {
+    const slow = [presence(1, 0, "offline", "unlinked"), presence(2, 30_000, "unlinked", "online")] as const;
+    expect(sequences([...slow])).toEqual([1, 2]);
+    expect(plain(sentence(slow[0].event, known).parts)).toBe("m reports, without a live link");
+  });
+
+  it("leaves in one line that says why", () => {
+    const left = [leaving(presence(1, 0, "online", "unlinked")), leaving(presence(2, 45_000, "unlinked", "offline"))] as const;
+    expect(sequences([...left])).toEqual([1]);
+    expect(plain(sentence(left[0].event, known).parts)).toBe("m quit Teamlamp");
+  });
+
+  it("and is lost without a word in two", () => {
+    expect(sequences([presence(1, 0, "online", "unlinked"), presence(2, 45_000, "unlinked", "offline")])).toEqual([1, 2]);
+  });
+});
+
 describe("an event's sentence", () => {
   it.each(Object.keys(KINDS))("is there for %s", (kind) => {
     const e = event(1, { kind, resource: { kind: KINDS[kind as keyof typeof KINDS], id: "x" }, data: { name: "Name", role: "member" } });

@@ -1,5 +1,6 @@
 // Folds a machine's flapping into one line, by the rule of crates/wire (presence.rs): transitions of one
-// machine within 20 s of the first that return to where they began. Pure.
+// machine within 20 s of the first that return to where they began. Leaves out a transition that only
+// repeats or prepares another one. Pure.
 
 import type { FeedItem } from "../../wire/FeedItem";
 import { FLAP_MS } from "../../wire/tables";
@@ -24,21 +25,46 @@ interface Step {
   machine: string;
   from: unknown;
   to: unknown;
+  onPurpose: boolean;
 }
 
 function steps(items: FeedItem[]): Step[] {
   return items.flatMap((item, index) =>
     item.item === "event" && PRESENCE.has(item.event.kind)
-      ? [{ index, item, machine: item.event.resource.id, from: item.event.data["from"], to: item.event.data["to"] }]
+      ? [{
+          index,
+          item,
+          machine: item.event.resource.id,
+          from: item.event.data["from"],
+          to: item.event.data["to"],
+          onPurpose: item.event.data["away"] !== undefined,
+        }]
       : [],
   );
+}
+
+/** The steps that say nothing of their own. */
+function untold(all: Step[]): Set<number> {
+  const out = new Set<number>();
+  const before = new Map<string, Step>();
+  for (const step of all) {
+    const last = before.get(step.machine);
+    before.set(step.machine, step);
+    if (last?.to !== "unlinked") continue;
+    // A report that comes just before its link is the beginning of being online.
+    const cameUp = last.from === "offline" && step.to === "online";
+    if (cameUp && step.item.event.at - last.item.event.at <= FLAP_MS) out.add(last.index);
+    // It said that it goes; that it is gone is no news.
+    if (last.onPurpose && step.to === "offline") out.add(step.index);
+  }
+  return out;
 }
 
 /** The items in their order, each flapping once, where it began. */
 export function fold(items: FeedItem[]): Folded[] {
   const all = steps(items);
   const flaps = new Map<number, FlapItem>();
-  const taken = new Set<number>();
+  const taken = untold(all);
   all.forEach((first, i) => {
     if (taken.has(first.index)) return;
     const near: Step[] = [];
