@@ -100,4 +100,11 @@ async fn a_port_in_use_is_no_obstacle_and_the_port_stays_afterwards() {
     let window = computer.open_app(&[]).await;
     assert_eq!(window.state_has("the server runs again", origin).await, first);
     window.says("1 machine online").await;
+
+    // A team in which nothing happens is read again by itself while somebody looks, so that its window
+    // never calls what it shows old.
+    let read_at = |s: &serde_json::Value| s["team"]["read_at"].as_i64();
+    let began = window.state_has("its lists were read", read_at).await;
+    window.state_has("its lists are read again", |s| (read_at(s)? > began + 14_000).then_some(())).await;
+    assert!(!window.text().await.contains("What you see is from"));
 }
