@@ -24,8 +24,7 @@ impl Client {
 
     /// All machines of a team that this credential may see, by name.
     pub async fn machines(&self, team: &TeamId) -> Result<Vec<Machine>, ClientError> {
-        // Without a limit machines answer all of them.
-        Ok(self.page(Path::team(team).to("machines")).await?.items)
+        self.all(Path::team(team).to("machines")).await
     }
 
     /// One machine.
@@ -133,6 +132,20 @@ mod tests {
 
     fn mismatch() -> Step {
         Step::refusal(409, "revision_mismatch")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn machines_are_all_of_them_however_many_pages_they_take() {
+        let page = |name: &str, next: &str| {
+            let machine = told(name, 1);
+            Step::json(
+                200,
+                format!(r#"{{"version":1,"context":{{}},"items":[{machine}],"next_cursor":{next}}}"#),
+            )
+        };
+        let script = Script::of([page("desk", r#""more""#), page("laptop", "null")]);
+        let all = script.client().machines(&"team_1".into()).await.unwrap();
+        assert_eq!(all.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["desk", "laptop"]);
     }
 
     #[tokio::test(start_paused = true)]
