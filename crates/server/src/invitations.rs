@@ -194,10 +194,10 @@ async fn limited<T>(
     peer: IpAddr,
     look: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, ApiError> {
-    app.limits.try_code(peer, app.clock.monotonic())?;
+    let tried = app.limits.try_code(peer, app.clock.monotonic())?;
     let result = look.await;
-    if !result.as_ref().is_err_and(|refusal| refusal.body.code == ErrorCode::NotFound) {
-        app.limits.right_code(peer);
+    if result.as_ref().is_err_and(|refusal| refusal.body.code == ErrorCode::NotFound) {
+        tried.was_wrong();
     }
     result
 }

@@ -77,12 +77,12 @@ impl Limits {
         })
     }
 
-    /// Counts a try at an invitation code as wrong until [`Limits::right_code`] says otherwise: many
-    /// tries at once are no way around the limit.
+    /// Counts a try at an invitation code as wrong while it is under way: many tries at once are no way
+    /// around the limit.
     ///
     /// # Errors
     /// 429 after ten wrong ones within an hour.
-    pub fn try_code(&self, peer: IpAddr, now: Moment) -> Result<(), ApiError> {
+    pub fn try_code(&self, peer: IpAddr, now: Moment) -> Result<CodeTry<'_>, ApiError> {
         let mut codes = held(&self.codes);
         let address = neighbourhood(peer);
         if codes.len() >= REMEMBERED && !codes.contains_key(&address) {
@@ -94,7 +94,8 @@ impl Limits {
         let full = wrong.len() >= WRONG_CODES_PER_HOUR as usize;
         let Some(oldest) = wrong.front().filter(|_| full) else {
             wrong.push_back(now);
-            return Ok(());
+            drop(codes);
+            return Ok(CodeTry { limits: self, peer, wrong: false });
         };
         let wait = whole_seconds(*oldest + HOUR - now);
         let minutes = wait.div_ceil(60);
@@ -106,7 +107,7 @@ impl Limits {
     }
 
     /// A try was no wrong code after all.
-    pub fn right_code(&self, peer: IpAddr) {
+    fn right_code(&self, peer: IpAddr) {
         let mut codes = held(&self.codes);
         let address = neighbourhood(peer);
         if let Some(wrong) = codes.get_mut(&address) {
@@ -114,6 +115,31 @@ impl Limits {
             if wrong.is_empty() {
                 codes.remove(&address);
             }
+        }
+    }
+}
+
+/// A try at an invitation code. Unless it [was wrong](CodeTry::was_wrong), dropping it counts for
+/// nothing: the code was right, or whoever asked went away and was told nothing.
+#[derive(Debug)]
+#[must_use]
+pub struct CodeTry<'a> {
+    limits: &'a Limits,
+    peer: IpAddr,
+    wrong: bool,
+}
+
+impl CodeTry<'_> {
+    /// The code was wrong: the try stays counted.
+    pub fn was_wrong(mut self) {
+        self.wrong = true;
+    }
+}
+
+impl Drop for CodeTry<'_> {
+    fn drop(&mut self) {
+        if !self.wrong {
+            self.limits.right_code(self.peer);
         }
     }
 }
@@ -151,19 +177,21 @@ fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
+/// A token bucket.
 #[derive(Debug)]
-struct Bucket {
+pub(crate) struct Bucket {
     tokens: f64,
     at: Moment,
 }
 
 impl Bucket {
-    fn full(now: Moment, burst: u32) -> Self {
+    /// One that nothing was taken from.
+    pub(crate) fn full(now: Moment, burst: u32) -> Self {
         Self { tokens: f64::from(burst), at: now }
     }
 
     /// Takes one, or says after how many seconds there is one.
-    fn take(&mut self, now: Moment, per_minute: u32, burst: u32) -> Result<(), u64> {
+    pub(crate) fn take(&mut self, now: Moment, per_minute: u32, burst: u32) -> Result<(), u64> {
         let a_second = f64::from(per_minute) / 60.0;
         let since = now.saturating_duration_since(self.at).as_secs_f64();
         self.tokens = (self.tokens + since * a_second).min(f64::from(burst));
@@ -322,16 +350,19 @@ mod tests {
     async fn ten_wrong_codes_an_hour() {
         let (limits, clock) = (Limits::default(), Clock::starting_at(0));
         for _ in 0..10 {
-            limits.try_code(v4(1), clock.monotonic()).unwrap();
-            // A right one in between counts for nothing.
-            limits.try_code(v4(2), clock.monotonic()).unwrap();
-            limits.right_code(v4(2));
+            limits.try_code(v4(1), clock.monotonic()).unwrap().was_wrong();
+            // A right one in between counts for nothing, and so does one that nobody waited for.
+            drop(limits.try_code(v4(2), clock.monotonic()).unwrap());
         }
         let refusal = limits.try_code(v4(1), clock.monotonic()).unwrap_err();
         assert_eq!(refusal.retry_after_seconds, Some(3600));
-        limits.try_code(v4(2), clock.monotonic()).unwrap();
+        // Tries at once are counted while they are under way.
+        let tries: Vec<_> = (0..10).map(|_| limits.try_code(v4(2), clock.monotonic()).unwrap()).collect();
+        assert!(limits.try_code(v4(2), clock.monotonic()).is_err());
+        drop(tries);
+        assert!(limits.try_code(v4(2), clock.monotonic()).is_ok());
         clock.sleep(ms(3_600_000)).await;
-        limits.try_code(v4(1), clock.monotonic()).unwrap();
+        assert!(limits.try_code(v4(1), clock.monotonic()).is_ok());
     }
 
     #[tokio::test(start_paused = true)]
