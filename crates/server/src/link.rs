@@ -1,6 +1,7 @@
 //! `GET …/machines/{machine}/link`: the one WebSocket that a machine's connector holds open. While it
 //! lives the machine is linked; notes and changes go over it (spec 02).
 
+use crate::access::rate_limit::Bucket;
 use crate::access::{Caller, guard};
 use crate::app::App;
 use crate::error::ApiError;
@@ -17,7 +18,9 @@ use teamlamp_clock::{Moment, ms};
 use teamlamp_wire::Millis;
 use teamlamp_wire::envelope::ErrorCode;
 use teamlamp_wire::id::{MachineId, NoteId, TeamId};
-use teamlamp_wire::limits::{HEARTBEAT_MS, LINK_FRAME_BYTES, LINK_HELLO_MS, LINK_PING_MS, LINK_SILENCE_MS};
+use teamlamp_wire::limits::{
+    HEARTBEAT_MS, LINK_FRAME_BYTES, LINK_HELLO_MS, LINK_PING_MS, LINK_SILENCE_MS, RATE_BURST, RATE_PER_MINUTE,
+};
 use teamlamp_wire::link::{ClosingReason, FromMachine, FromServer};
 use tokio::sync::oneshot;
 
@@ -56,7 +59,8 @@ pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
         // The handshake's answer is on its way; a peer that never takes it is not waited for.
         if let Some(Ok(socket)) = app.clock.within(ms(LINK_HELLO_MS), socket).await {
             let heard_at = app.clock.monotonic();
-            Link { app, caller, team, machine, socket, heard_at, noted: None }.run().await;
+            let (bucket, read_at) = (Bucket::full(heard_at, RATE_BURST), heard_at);
+            Link { app, caller, team, machine, socket, heard_at, noted: None, bucket, read_at }.run().await;
         }
     });
     Ok(Reply::Raw(response))
@@ -72,6 +76,10 @@ struct Link {
     heard_at: Moment,
     /// The last note that was sent over this link.
     noted: Option<NoteId>,
+    /// What the machine may still say at once; more waits where it is.
+    bucket: Bucket,
+    /// From when on it is read again.
+    read_at: Moment,
 }
 
 /// Why a link ends.
@@ -207,7 +215,6 @@ impl Link {
                     if let Some(reason) = told.close { return Err(End::Closing(reason)) }
                     ends_at = self.look(incarnation, &mut configuration).await?;
                 }
-                frame = self.next() => self.hear(frame?).await?,
                 () = clock.sleep_until(ping_at.min(silent_at)) => {
                     let now = clock.monotonic();
                     if now >= self.heard_at + ms(LINK_SILENCE_MS) {
@@ -222,6 +229,8 @@ impl Link {
                     self.send(Message::Ping(bytes::Bytes::new())).await?;
                     ping_at = clock.monotonic() + ms(LINK_PING_MS);
                 }
+                // After the timer: a machine that never stops talking is still pinged.
+                frame = self.next() => self.hear(frame?).await?,
             }
         }
     }
@@ -278,9 +287,10 @@ impl Link {
         }
     }
 
-    /// The next frame of the machine's.
+    /// The next frame of the machine's. One that says more than it may is read more slowly.
     async fn next(&mut self) -> Result<FromMachine, End> {
         loop {
+            self.app.clock.sleep_until(self.read_at).await;
             let message = match self.socket.recv().await {
                 Some(Ok(message)) => message,
                 // A frame over the limit, or none of WebSocket's.
@@ -288,6 +298,9 @@ impl Link {
                 None => return Err(End::Gone),
             };
             self.heard_at = self.app.clock.monotonic();
+            if let Err(seconds) = self.bucket.take(self.heard_at, RATE_PER_MINUTE, RATE_BURST) {
+                self.read_at = self.heard_at + Duration::from_secs(seconds);
+            }
             match message {
                 Message::Text(text) => {
                     return serde_json::from_str(&text).map_err(|_| End::Closing(ClosingReason::Protocol));

@@ -242,6 +242,24 @@ async fn a_hello_tells_the_clocks_offset_to_custodian_and_admins() {
     assert_eq!(other.data().get("clock_offset_ms"), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_floods_its_link_is_read_slowly_and_still_pinged() {
+    let live = Live::paused().await;
+    let machine = live.machine("one").await;
+    let mut link = live.link(&machine).await;
+    let store = live.world.server.app().store.clone();
+    let before = store.commits();
+    for number in 0..400 {
+        link.say(&json!({ "type": "ack", "id": format!("note_{number}") })).await;
+    }
+    live.pass(2_000).await;
+    let read = store.commits() - before;
+    assert!((120..=145).contains(&read), "{read} of 400 at once and in two seconds");
+    while !matches!(link.socket.next().await, Some(Ok(Message::Ping(_)))) {}
+    live.pass(60_000).await;
+    assert!(store.commits() - before >= 400, "what waited is read in the end");
+}
+
 #[tokio::test]
 async fn a_changed_configuration_is_told() {
     let live = Live::real().await;
