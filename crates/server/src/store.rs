@@ -107,9 +107,11 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, ApiError> + Send + 'static,
     {
-        let _place = self.places.acquire().await.map_err(ApiError::internal)?;
+        let place = self.places.clone().acquire_owned().await.map_err(ApiError::internal)?;
         let (readers, path) = (self.readers.clone(), self.path.clone());
         let work = move || {
+            // Held as long as it runs, also where nobody waits for it any more.
+            let _place = place;
             let idle = readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let connection = idle.map_or_else(|| open_reader(&path), Ok)?;
             connection.execute_batch("BEGIN")?;

@@ -35,6 +35,33 @@ async fn many_changes_are_few_commits() {
 }
 
 #[tokio::test]
+async fn a_read_that_nobody_waits_for_keeps_its_place_while_it_runs() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    let (begun, mut beginnings) = tokio::sync::mpsc::unbounded_channel();
+    let mut releases = Vec::new();
+    for _ in 0..6 {
+        let ((release, hold), begun) = (mpsc::channel::<()>(), begun.clone());
+        releases.push(release);
+        let read = store.read(move |_| {
+            let _ = begun.send(());
+            Ok(hold.recv().is_ok())
+        });
+        // Its request is over once it runs.
+        tokio::select! {
+            biased;
+            Some(()) = beginnings.recv() => {}
+            _ = read => panic!("it was not released"),
+        }
+    }
+    let mut seventh = std::pin::pin!(value(&store, "schema"));
+    let none = tokio::time::timeout(std::time::Duration::from_millis(300), seventh.as_mut()).await;
+    assert!(none.is_err(), "six readers run: there is no seventh");
+    drop(releases);
+    seventh.await;
+}
+
+#[tokio::test]
 async fn a_failing_change_rolls_back_alone() {
     let world = World::new().await;
     let store = world.server.app().store.clone();
