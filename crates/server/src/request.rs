@@ -253,9 +253,15 @@ impl Call {
     ) -> Result<Option<String>, ApiError> {
         let more = items.len() > page.limit;
         items.truncate(page.limit);
-        let Some(last) = items.last().filter(|_| more) else { return Ok(None) };
-        let cursor = serde_json::to_vec(&(self.route.operation, key(last)))?;
-        Ok(Some(URL_SAFE_NO_PAD.encode(cursor)))
+        items.last().filter(|_| more).map(|last| self.cursor_after(&key(last))).transpose()
+    }
+    /// The cursor of what comes after a place in this list's order.
+    ///
+    /// # Errors
+    /// What serializing says.
+    pub fn cursor_after(&self, key: &[String; 2]) -> Result<String, ApiError> {
+        let cursor = serde_json::to_vec(&(self.route.operation, key))?;
+        Ok(URL_SAFE_NO_PAD.encode(cursor))
     }
     /// Runs a change: its authority first, then, unless the same request was answered before, the act,
     /// and keeps the answer with the idempotency key in the same transaction (spec 01). A refusal of a

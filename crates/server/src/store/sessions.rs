@@ -168,12 +168,12 @@ pub struct Wanted {
     pub live: Option<bool>,
 }
 
-const COLUMNS: &str =
+const FIELDS: &str =
     "s.id, s.harness, s.native_id, s.machine_id, r.name, s.title, s.model, s.turn, s.turn_since,
-    s.confirmed, s.bound AND coalesce(p.connection, 'offline') <> 'offline' AS live, s.started_at,
-    s.updated_at, s.visibility, s.revision, s.claimed_by, s.created_at, s.root_id
-    FROM sessions s
-    LEFT JOIN machine_roots r ON r.machine_id = s.machine_id AND r.id = s.root_id
+    s.confirmed, s.bound AND coalesce(p.connection, 'offline') <> 'offline', s.started_at,
+    s.updated_at, s.visibility, s.revision, s.claimed_by, s.created_at, s.root_id";
+const LIVE: &str = "(s.bound AND coalesce(p.connection, 'offline') <> 'offline')";
+const BESIDE: &str = "LEFT JOIN machine_roots r ON r.machine_id = s.machine_id AND r.id = s.root_id
     LEFT JOIN machine_presence p ON p.machine_id = s.machine_id";
 
 /// A session of a list with its place in the order.
@@ -212,28 +212,42 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
 /// One session of a team.
 pub fn one(db: &Connection, team: &TeamId, id: &str) -> Result<Option<Session>, ApiError> {
     let found = db
-        .prepare_cached(&format!("SELECT {COLUMNS} WHERE s.team_id = ?1 AND s.id = ?2"))?
+        .prepare_cached(&format!(
+            "SELECT {FIELDS} FROM sessions s {BESIDE} WHERE s.team_id = ?1 AND s.id = ?2"
+        ))?
         .query_row([team.as_str(), id], listed)
         .optional()?;
     Ok(found.map(|found| found.session))
 }
 
-/// Sessions of a team that were registered before a place, newest first, at most `limit`.
-pub fn list(
+/// Some sessions of a team in order, and how far the look went.
+#[derive(Debug)]
+pub struct Window {
+    /// Those that are wanted.
+    pub found: Vec<Listed>,
+    /// The place of the last that was looked at; `None` where there are no more.
+    pub last: Option<(Millis, String)>,
+}
+
+/// Looks at the next `size` sessions of a team that were registered before a place, newest first, until
+/// `most` are found.
+pub fn window(
     db: &Connection,
     team: &TeamId,
     wanted: &Wanted,
     before: Option<(Millis, &str)>,
-    limit: usize,
-) -> Result<Vec<Listed>, ApiError> {
+    (size, most): (usize, usize),
+) -> Result<Window, ApiError> {
     // Live sessions are few among many: their own index finds them.
-    let bound = if wanted.live == Some(true) { "AND s.bound = 1" } else { "" };
+    let bound = if wanted.live == Some(true) { "AND bound = 1" } else { "" };
     let sql = format!(
-        "SELECT {COLUMNS} WHERE s.team_id = ?1 {bound} AND (s.created_at, s.id) < (?2, ?3)
-           AND (?4 IS NULL OR s.machine_id = ?4) AND (?5 IS NULL OR s.harness = ?5)
-           AND (?6 IS NULL OR s.turn = ?6) AND (?7 IS NULL OR r.name = ?7 OR s.root_id = ?7)
-           AND (?8 IS NULL OR live = ?8)
-         ORDER BY s.created_at DESC, s.id DESC"
+        "SELECT {FIELDS},
+           (?4 IS NULL OR s.machine_id = ?4) AND (?5 IS NULL OR s.harness = ?5)
+           AND (?6 IS NULL OR s.turn = ?6) AND (?7 IS NULL OR r.name IS ?7 OR s.root_id IS ?7)
+           AND (?8 IS NULL OR {LIVE} = ?8)
+         FROM (SELECT * FROM sessions WHERE team_id = ?1 {bound} AND (created_at, id) < (?2, ?3)
+               ORDER BY created_at DESC, id DESC LIMIT ?9) s
+         {BESIDE} ORDER BY s.created_at DESC, s.id DESC"
     );
     let (at, id) = before.unwrap_or((i64::MAX, ""));
     let mut statement = db.prepare_cached(&sql)?;
@@ -245,19 +259,23 @@ pub fn list(
         wanted.harness,
         wanted.turn,
         wanted.root,
-        wanted.live
+        wanted.live,
+        i64::try_from(size).unwrap_or(i64::MAX),
     ])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()? {
+    let (mut found, mut last, mut count) = (Vec::new(), None, 0);
+    while found.len() < most
+        && let Some(row) = rows.next()?
+    {
+        count += 1;
         let item = listed(row)?;
-        if wanted.text.as_ref().is_none_or(|text| mentions(&item.session, text)) {
+        last = Some((item.created_at, item.session.id.0.clone()));
+        let fits: bool = row.get(18)?;
+        if fits && wanted.text.as_ref().is_none_or(|text| mentions(&item.session, text)) {
             found.push(item);
         }
-        if found.len() == limit {
-            break;
-        }
     }
-    Ok(found)
+    let more = count == size || found.len() >= most;
+    Ok(Window { found, last: last.filter(|_| more) })
 }
 
 fn mentions(session: &Session, text: &str) -> bool {

@@ -246,3 +246,29 @@ async fn lists_filter_and_walk_in_an_order_that_nothing_changes() {
     let shown = live.get_by(one.token(), "sessions").await;
     assert_eq!(shown.items().len(), 8, "a machine reads as its custodian would");
 }
+
+#[tokio::test]
+async fn a_search_for_what_is_nowhere_reads_no_whole_table_at_once() {
+    let live = Live::real().await;
+    let machine = live.machine("one").await;
+    live.register(&machine, &["needle"]).await;
+    let (team, of) = (live.team.clone(), machine.id().to_owned());
+    let many = live.world.server.app().store.write(move |tx| {
+        // As many as only years make.
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 10500)
+            INSERT INTO sessions (id, team_id, source_id, machine_id, harness, native_id, created_at, updated_at, visibility)
+            SELECT 'sess_many' || i, ?1, s.id, ?2, 'codex', 'hay-' || i, 9000000000000 + i, 0, 'restricted'
+            FROM n, sources s WHERE s.machine_id = ?2";
+        Ok(tx.execute(sql, [team, of])?)
+    });
+    assert_eq!(many.await.unwrap(), 10_500);
+    for filter in ["text=needle", "text=needle&machine=", "turn=unknown&text=needle"] {
+        let filter = filter.replace("machine=", &format!("machine={}", machine.id()));
+        let first = live.get(&format!("sessions?{filter}")).await;
+        assert_eq!(first.items().len(), 0, "{filter}");
+        let next = first.body["next_cursor"].as_str().expect("there is more to look through");
+        let second = live.get(&format!("sessions?{filter}&cursor={next}")).await;
+        assert_eq!((second.items().len(), &second.body["next_cursor"]), (1, &Value::Null));
+    }
+    assert_eq!(live.get("sessions?limit=200").await.items().len(), 200);
+}
