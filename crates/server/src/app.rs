@@ -6,7 +6,6 @@ use crate::keys::Keys;
 use crate::store::Store;
 use std::sync::Arc;
 use teamlamp_clock::{Chance, Clock, Tasks};
-use teamlamp_wire::Millis;
 use teamlamp_wire::id::ServerId;
 
 /// The server's parts. Clones are the same server.
@@ -32,8 +31,6 @@ pub struct Parts {
     pub server_id: ServerId,
     /// Made anew when the database is restored: cursors bind it.
     pub history_id: String,
-    /// When this process of the server started.
-    pub started_at: Millis,
     /// The origin that links name.
     pub origin: String,
     /// What runs beside the requests.

@@ -112,7 +112,6 @@ impl Server {
             hosts: Hosts::new(&origin, &config.hosts),
             clock: config.clock.clone(),
             chance: config.chance.clone(),
-            started_at: config.clock.now_ms(),
             store,
             hub,
             keys,

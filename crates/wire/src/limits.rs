@@ -30,8 +30,6 @@ pub const ROOTS_MAX: usize = 1024;
 pub const DESCRIPTOR_BYTES: usize = 8 << 10;
 /// The largest sequence: integers above it do not survive a JSON number.
 pub const SEQUENCE_MAX: u64 = (1 << 53) - 1;
-/// The most items of a `watched` list.
-pub const WATCHED_MAX: usize = 90;
 /// How many incarnations of a machine the server remembers, so that a clone is noticed.
 pub const INCARNATIONS_KEPT: usize = 16;
 

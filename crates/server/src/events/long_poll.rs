@@ -8,7 +8,7 @@ use super::reader::{Reader, resync};
 use super::stream::Start;
 use crate::error::ApiError;
 use crate::request::Reply;
-use crate::store::events::{self as rows, Current, Head, ResourceKey, Stored};
+use crate::store::events::{self as rows, Head, ResourceKey, Stored};
 use std::time::Duration;
 use teamlamp_wire::frame::{Frame, ResyncReason};
 use teamlamp_wire::limits::STREAM_PAGE;
@@ -67,21 +67,21 @@ async fn snapshot(reader: &mut Reader, from: Option<(i64, ResourceKey)>) -> Resu
     let (mut watermark, mut place) = from.map_or((None, None), |(mark, after)| (Some(mark), Some(after)));
     let mut found: Vec<Stored> = Vec::new();
     loop {
-        let (head, looked, whole) = look(reader, place.clone()).await?;
-        if let Err(end) = reader.same_epoch(head).await {
+        let looked = look(reader, place.clone()).await?;
+        if let Err(end) = reader.same_epoch(looked.head).await {
             return Ok(Answer::end(&end));
         }
-        let watermark = *watermark.get_or_insert(head.last);
-        for (current, event) in looked {
-            if reader.may_show(&current, &event) {
+        let watermark = *watermark.get_or_insert(looked.head.last);
+        for (key, event) in looked.items {
+            if reader.may_read(&event) {
                 found.push(event);
             }
             if found.len() == STREAM_PAGE {
-                return Ok(page(reader, frames, &found, At::Snapshot { watermark, after: current.key }));
+                return Ok(page(reader, frames, &found, At::Snapshot { watermark, after: key }));
             }
-            place = Some(current.key);
         }
-        if whole {
+        place = looked.last;
+        if looked.whole {
             reader.stand_at(watermark);
             let mut answer = page(reader, frames, &found, At::After(watermark));
             let cursor = answer.cursor.clone().unwrap_or_default();
@@ -96,25 +96,41 @@ fn page(reader: &Reader, mut frames: Vec<String>, found: &[Stored], place: At) -
     Answer { frames, cursor: Some(reader.cursor_at(&place)) }
 }
 
-async fn look(
-    reader: &Reader,
-    after: Option<ResourceKey>,
-) -> Result<(Head, Vec<(Current, Stored)>, bool), ApiError> {
-    let (team, source) = (reader.scope().team().clone(), reader.scope().source().map(str::to_owned));
+/// Some of a snapshot's resources, in order.
+struct Looked {
+    head: Head,
+    /// Those that were asked for, with their current events: at most a page.
+    items: Vec<(ResourceKey, Stored)>,
+    /// The last that was looked at.
+    last: Option<ResourceKey>,
+    /// There are no more.
+    whole: bool,
+}
+
+async fn look(reader: &Reader, after: Option<ResourceKey>) -> Result<Looked, ApiError> {
+    let scope = reader.scope().clone();
     reader
         .app()
         .store
         .read(move |conn| {
-            let head = rows::head(conn, &team)?.ok_or_else(|| ApiError::not_found("team"))?;
-            let mut looked = Vec::new();
-            let currents = rows::current(conn, &team, source.as_deref(), after.as_ref(), LOOK)?;
-            let whole = currents.len() < LOOK;
+            let team = scope.team();
+            let head = rows::head(conn, team)?.ok_or_else(|| ApiError::not_found("team"))?;
+            let currents = rows::current(conn, team, scope.source(), after.as_ref(), LOOK)?;
+            let mut whole = currents.len() < LOOK;
+            let (mut items, mut last) = (Vec::new(), after);
             for current in currents {
-                if let Some(event) = rows::at(conn, &team, current.sequence)? {
-                    looked.push((current, event));
+                if items.len() == STREAM_PAGE {
+                    whole = false;
+                    break;
+                }
+                last = Some(current.key.clone());
+                if scope.admits_current(&current)
+                    && let Some(event) = rows::at(conn, team, current.sequence)?
+                {
+                    items.push((current.key, event));
                 }
             }
-            Ok((head, looked, whole))
+            Ok(Looked { head, items, last, whole })
         })
         .await
 }

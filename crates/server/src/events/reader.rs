@@ -85,7 +85,7 @@ impl Reader {
         &self.app
     }
     /// What it is about.
-    pub fn scope(&self) -> &Scope {
+    pub fn scope(&self) -> &Arc<Scope> {
         &self.scope
     }
     /// The cursor of where the reader stands.
@@ -104,9 +104,9 @@ impl Reader {
     pub fn sees(&self, event: &Stored) -> bool {
         self.scope.admits(event) && self.authority.may_read(event)
     }
-    /// Whether a resource's current event belongs in the reader's snapshot.
-    pub fn may_show(&self, current: &rows::Current, event: &Stored) -> bool {
-        self.scope.admits_current(current) && self.authority.may_read(event)
+    /// Whether the reader may see an event, asked for or not.
+    pub fn may_read(&self, event: &Stored) -> bool {
+        self.authority.may_read(event)
     }
 
     /// Begins a round: what is published from now on starts another.

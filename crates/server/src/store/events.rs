@@ -4,7 +4,8 @@ use super::Tx;
 use crate::error::ApiError;
 use crate::events::append::NewEvent;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use teamlamp_wire::event::Event;
+use std::sync::LazyLock;
+use teamlamp_wire::event::{CATALOGUE, Event, Reader};
 use teamlamp_wire::id::{EventId, MachineId, PrincipalId, SourceId, TeamId};
 
 /// The next place in a team's order.
@@ -193,11 +194,19 @@ pub fn kept_between(conn: &Connection, team: &TeamId, after: i64, through: i64) 
     Ok(count)
 }
 
-// Only `machine.cloned` is for its custodian and admins; a machine's custodian never changes.
-const COLUMNS: &str = "e.sequence, e.kind, e.source_id,
-    CASE WHEN e.kind = 'machine.cloned'
-         THEN (SELECT m.custodian_id FROM machines m WHERE m.id = e.resource_id) END,
-    e.id, e.at, e.resource_kind, e.resource_id, e.actor, e.data";
+/// The columns of an event; the fourth says for whom alone one is whose kind the catalogue keeps for the
+/// machine's custodian and admins (a machine's custodian never changes).
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    let kept = CATALOGUE.iter().filter(|row| row.reader == Reader::Custodian);
+    let kept: Vec<String> = kept.map(|row| format!("'{}'", row.name)).collect();
+    format!(
+        "e.sequence, e.kind, e.source_id,
+         CASE WHEN e.kind IN ({})
+              THEN (SELECT m.custodian_id FROM machines m WHERE m.id = e.machine_id) END,
+         e.id, e.at, e.resource_kind, e.resource_id, e.actor, e.data",
+        kept.join(", ")
+    )
+});
 
 /// The event's JSON is put together from its parts: actor and data are stored as JSON already.
 fn stored(team: &TeamId, row: &Row<'_>) -> rusqlite::Result<Stored> {
@@ -232,8 +241,9 @@ pub fn page(
     limit: usize,
 ) -> Result<Vec<Stored>, ApiError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e WHERE e.team_id = ?1 AND e.sequence > ?2 AND e.sequence <= ?3
-         ORDER BY e.sequence LIMIT ?4"
+        "SELECT {} FROM events e WHERE e.team_id = ?1 AND e.sequence > ?2 AND e.sequence <= ?3
+         ORDER BY e.sequence LIMIT ?4",
+        *COLUMNS
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -248,7 +258,7 @@ pub fn at(conn: &Connection, team: &TeamId, sequence: i64) -> Result<Option<Stor
 
 /// The event of an id.
 pub fn by_id(conn: &Connection, team: &TeamId, id: &str) -> Result<Option<Stored>, ApiError> {
-    let sql = format!("SELECT {COLUMNS} FROM events e WHERE e.team_id = ?1 AND e.id = ?2");
+    let sql = format!("SELECT {} FROM events e WHERE e.team_id = ?1 AND e.id = ?2", *COLUMNS);
     let row =
         conn.prepare_cached(&sql)?.query_row([team.as_str(), id], |row| stored(team, row)).optional()?;
     Ok(row)
@@ -315,12 +325,13 @@ pub fn history(
     (after, before): (i64, i64),
 ) -> Result<Vec<Stored>, ApiError> {
     let sql = format!(
-        "SELECT {COLUMNS} FROM events e
+        "SELECT {} FROM events e
          WHERE e.team_id = ?1 AND e.sequence > ?2 AND e.sequence < ?3
            AND (?4 IS NULL OR e.machine_id = ?4)
            AND (?5 IS NULL OR (e.resource_kind = 'session' AND e.resource_id = ?5))
            AND (?6 IS NULL OR e.actor_id = ?6)
-         ORDER BY e.sequence DESC"
+         ORDER BY e.sequence DESC",
+        *COLUMNS
     );
     let mut statement = conn.prepare_cached(&sql)?;
     let machine = wanted.machine.as_ref().map(MachineId::as_str);

@@ -1,16 +1,15 @@
 //! Rows of a machine's reports: what it last said, its runs, roots, bindings and activity.
 
-use super::Tx;
-use super::presence::{away, connection_of};
+use super::{Tx, machines};
 use crate::error::ApiError;
 use rusqlite::{Connection, OptionalExtension, params};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use teamlamp_wire::Millis;
 use teamlamp_wire::heartbeat::{Activity, Binding, Heartbeat, Root, Unbound};
-use teamlamp_wire::id::{MachineId, PrincipalId, SessionId, SourceId, TeamId};
+use teamlamp_wire::id::{MachineId, SessionId, SourceId, TeamId};
 use teamlamp_wire::limits::INCARNATIONS_KEPT;
-use teamlamp_wire::machine::{Enrollment, Machine};
+use teamlamp_wire::machine::Machine;
 
 /// SHA-256 of each part of a report, by which an unchanged part is known without looking at its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,39 +39,24 @@ pub struct Head {
 
 /// Reads what is stored of a machine.
 pub fn head(db: &Connection, team: &TeamId, machine: &MachineId) -> Result<Option<Head>, ApiError> {
+    let sql = format!(
+        "SELECT {}, m.sequence, coalesce(p.linked, 0), s.id, h.roots_hash, h.bindings_hash, h.activity_hash
+         FROM machines m
+         LEFT JOIN machine_presence p ON p.machine_id = m.id
+         LEFT JOIN sources s ON s.machine_id = m.id AND s.state = 'active'
+         LEFT JOIN machine_heartbeat_state h ON h.machine_id = m.id
+         WHERE m.id = ?1 AND m.team_id = ?2",
+        machines::COLUMNS
+    );
     let head = db
-        .prepare_cached(
-            "SELECT m.name, m.custodian_id, m.enrollment, m.last_seen_at, m.incarnation_id, m.host_key_id,
-               m.revision, m.away_reason, m.away_since, m.clock_offset_ms, m.sequence,
-               coalesce(p.connection, 'offline'), coalesce(p.linked, 0), s.id,
-               h.roots_hash, h.bindings_hash, h.activity_hash
-             FROM machines m
-             LEFT JOIN machine_presence p ON p.machine_id = m.id
-             LEFT JOIN sources s ON s.machine_id = m.id AND s.state = 'active'
-             LEFT JOIN machine_heartbeat_state h ON h.machine_id = m.id
-             WHERE m.id = ?1 AND m.team_id = ?2",
-        )?
+        .prepare_cached(&sql)?
         .query_row([machine.as_str(), team.as_str()], |row| {
-            let active = row.get_ref(2)?.as_str()? == "active";
-            let reason: Option<String> = row.get(7)?;
             Ok(Head {
-                machine: Machine {
-                    id: machine.clone(),
-                    name: row.get(0)?,
-                    custodian_id: PrincipalId(row.get(1)?),
-                    enrollment: if active { Enrollment::Active } else { Enrollment::Revoked },
-                    connection: connection_of(row.get_ref(11)?.as_str()?),
-                    last_seen_at: row.get(3)?,
-                    incarnation_id: row.get(4)?,
-                    host_key_id: row.get(5)?,
-                    revision: row.get(6)?,
-                    away: away(reason.as_deref(), row.get(8)?),
-                    clock_offset_ms: row.get(9)?,
-                },
-                sequence: row.get(10)?,
-                linked: row.get(12)?,
-                source: row.get::<_, Option<String>>(13)?.map(SourceId),
-                hashes: Hashes { roots: row.get(14)?, bindings: row.get(15)?, activity: row.get(16)? },
+                machine: machines::machine(row)?,
+                sequence: row.get(12)?,
+                linked: row.get(13)?,
+                source: row.get::<_, Option<String>>(14)?.map(SourceId),
+                hashes: Hashes { roots: row.get(15)?, bindings: row.get(16)?, activity: row.get(17)? },
             })
         })
         .optional()?;

@@ -3,20 +3,25 @@
 
 use super::Tx;
 use super::credentials::callers_change;
+use super::presence::{away, connection_of};
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::sync::LazyLock;
 use teamlamp_wire::heartbeat::Root;
 use teamlamp_wire::id::{MachineId, PrincipalId, SourceId, TeamId};
-use teamlamp_wire::machine::{Away, AwayReason, Connection as Presence, Enrollment, Machine, Source};
+use teamlamp_wire::machine::{Connection as Presence, Enrollment, Machine, Source};
 
-const MACHINE: &str = "SELECT m.id, m.name, m.custodian_id, m.enrollment, p.connection, m.last_seen_at,
-       m.incarnation_id, m.host_key_id, m.revision, m.away_reason, m.away_since, m.clock_offset_ms
-     FROM machines m LEFT JOIN machine_presence p ON p.machine_id = m.id";
+/// What [`machine`] reads, from the first column on.
+pub(super) const COLUMNS: &str = "m.id, m.name, m.custodian_id, m.enrollment, p.connection, m.last_seen_at,
+       m.incarnation_id, m.host_key_id, m.revision, m.away_reason, m.away_since, m.clock_offset_ms";
+static MACHINE: LazyLock<String> = LazyLock::new(|| {
+    format!("SELECT {COLUMNS} FROM machines m LEFT JOIN machine_presence p ON p.machine_id = m.id")
+});
 
-fn machine(row: &Row<'_>) -> rusqlite::Result<Machine> {
+/// The machine of a row.
+pub(super) fn machine(row: &Row<'_>) -> rusqlite::Result<Machine> {
     let presence: Option<String> = row.get(4)?;
     let reason: Option<String> = row.get(9)?;
     let since: Option<i64> = row.get(10)?;
-    let away = reason.and_then(|r| AwayReason::parse(&r)).zip(since);
     Ok(Machine {
         id: MachineId(row.get(0)?),
         name: row.get(1)?,
@@ -26,19 +31,19 @@ fn machine(row: &Row<'_>) -> rusqlite::Result<Machine> {
             _ => Enrollment::Revoked,
         },
         // The presence of the last committed transition: what the presence stream has said too.
-        connection: presence.and_then(|p| Presence::parse(&p)).unwrap_or(Presence::Offline),
+        connection: presence.map_or(Presence::Offline, |word| connection_of(&word)),
         last_seen_at: row.get(5)?,
         incarnation_id: row.get(6)?,
         host_key_id: row.get(7)?,
         revision: row.get(8)?,
-        away: away.map(|(reason, since)| Away { reason, since }),
+        away: away(reason.as_deref(), since),
         clock_offset_ms: row.get(11)?,
     })
 }
 
 /// A machine of a team, revoked or not, with the offset of its clock.
 pub fn find(db: &Connection, team: &TeamId, id: &MachineId) -> rusqlite::Result<Option<Machine>> {
-    db.prepare_cached(&format!("{MACHINE} WHERE m.team_id = ?1 AND m.id = ?2"))?
+    db.prepare_cached(&format!("{} WHERE m.team_id = ?1 AND m.id = ?2", *MACHINE))?
         .query_row([team.as_str(), id.as_str()], machine)
         .optional()
 }
@@ -55,9 +60,10 @@ pub fn page(
 ) -> rusqlite::Result<Vec<Machine>> {
     let (name, id) = after.unwrap_or_default();
     db.prepare_cached(&format!(
-        "{MACHINE} WHERE m.team_id = ?1 AND (m.enrollment = 'active' OR m.custodian_id = ?2 OR ?3)
+        "{} WHERE m.team_id = ?1 AND (m.enrollment = 'active' OR m.custodian_id = ?2 OR ?3)
            AND (m.name, m.id) > (?4, ?5)
-         ORDER BY m.name, m.id LIMIT ?6"
+         ORDER BY m.name, m.id LIMIT ?6",
+        *MACHINE
     ))?
     .query_map(
         params![team.as_str(), viewer.as_str(), all, name, id, i64::try_from(limit).unwrap_or(i64::MAX)],
@@ -74,7 +80,8 @@ pub fn by_key(
     key_hash: &[u8; 32],
 ) -> rusqlite::Result<Option<Machine>> {
     db.prepare_cached(&format!(
-        "{MACHINE} WHERE m.team_id = ?1 AND m.enrollment_key_hash = ?2 AND m.custodian_id = ?3"
+        "{} WHERE m.team_id = ?1 AND m.enrollment_key_hash = ?2 AND m.custodian_id = ?3",
+        *MACHINE
     ))?
     .query_row(params![team.as_str(), key_hash, custodian.as_str()], machine)
     .optional()
@@ -82,7 +89,7 @@ pub fn by_key(
 
 /// The machine that holds a name (as [`teamlamp_wire::name::fold`] compares it), whoever's.
 pub fn by_name(db: &Connection, team: &TeamId, name_fold: &str) -> rusqlite::Result<Option<Machine>> {
-    db.prepare_cached(&format!("{MACHINE} WHERE m.team_id = ?1 AND m.name_fold = ?2"))?
+    db.prepare_cached(&format!("{} WHERE m.team_id = ?1 AND m.name_fold = ?2", *MACHINE))?
         .query_row([team.as_str(), name_fold], machine)
         .optional()
 }
@@ -184,7 +191,8 @@ fn source_name(machine: &str) -> String {
 /// The active machines of a custodian in a team, by id.
 pub fn active_of(db: &Connection, team: &TeamId, custodian: &PrincipalId) -> rusqlite::Result<Vec<Machine>> {
     db.prepare_cached(&format!(
-        "{MACHINE} WHERE m.team_id = ?1 AND m.custodian_id = ?2 AND m.enrollment = 'active' ORDER BY m.id"
+        "{} WHERE m.team_id = ?1 AND m.custodian_id = ?2 AND m.enrollment = 'active' ORDER BY m.id",
+        *MACHINE
     ))?
     .query_map([team.as_str(), custodian.as_str()], machine)?
     .collect()
