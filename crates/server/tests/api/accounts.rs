@@ -92,6 +92,7 @@ async fn admins_name_and_set_a_team() {
         (json!({"retention_days": 0}), "retention_days"),
         (json!({"retention_days": 366}), "retention_days"),
         (json!({"attention_minutes": 0}), "attention_minutes"),
+        (json!({"attention_minutes": 1441}), "attention_minutes"),
         (json!({"colour": 1}), "colour"),
     ] {
         let refusal = patch(json!({"settings": settings})).by(&owner.token).if_match(2).send().await;

@@ -91,6 +91,8 @@ async fn what_is_asked_of_an_invitation_has_its_bounds() {
         (json!({"role": "member", "max_uses": 0}), "max_uses"),
         (json!({"role": "member", "max_uses": 101}), "max_uses"),
         (json!({"role": "member", "note": "x".repeat(201)}), "note"),
+        (json!({"role": "member", "note": "a\u{7}b"}), "note"),
+        (json!({"role": "member", "note": "a\u{202e}b"}), "note"),
         (json!({"role": "king"}), "king"),
         (json!({}), "role"),
     ] {
@@ -238,4 +240,19 @@ async fn a_credential_that_is_sent_must_hold_or_its_holder_would_join_as_somebod
         assert_eq!(ask.send().await.status, 200);
     }
     assert_eq!(world.post("/v1/invitations/accept", body).send().await.status, 201, "no use was spent");
+}
+
+#[tokio::test]
+async fn only_an_owner_revokes_an_owners_invitation() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let admin = world.join(&owner, "admin", "Adam").await;
+    let path = format!("/v1/teams/{}/invitations", owner.team);
+    let made = world.post(&path, json!({ "role": "owner" })).by(&owner.token).send().await;
+    let one = format!("{path}/{}", made.data()["invitation"]["id"].as_str().unwrap());
+    let revoke = |token: &str| world.ask("DELETE", &one).by(token).send();
+    let before = world.get(&path).by(&admin.token).send().await;
+    assert!(revoke(&admin.token).await.refused(403, "forbidden").contains("owner"));
+    assert_eq!(world.get(&path).by(&admin.token).send().await.items(), before.items());
+    assert_eq!(revoke(&owner.token).await.status, 204);
 }

@@ -207,3 +207,27 @@ async fn a_credential_has_forty_places() {
     let refused = live.open_stream(io, &live.owner.token, "events", &header).await;
     assert_eq!(refused.status, 429);
 }
+
+#[tokio::test]
+async fn a_machine_of_another_team_or_a_revoked_one_is_no_install() {
+    let live = Live::real().await;
+    let other = live.ask("POST", "/v1/teams", &live.owner.token, Some(&json!({ "name": "Other" }))).await;
+    let path = format!("/v1/teams/{}/machines", other.data()["team"]["id"].as_str().unwrap());
+    let body = json!({ "name": "far", "enrollment_key": crate::world::fresh("key") });
+    let far = live.ask("POST", &path, &live.owner.token, Some(&body)).await;
+    let far = far.data()["machine"]["id"].as_str().unwrap().to_owned();
+    let gone = live.machine("gone").await;
+    let revision = live.get(&format!("machines/{}", gone.id())).await.data()["revision"].as_i64().unwrap();
+    assert_eq!(live.delete(&format!("machines/{}", gone.id()), revision).await.status, 204);
+    let mut held = Vec::new();
+    for named in [&far as &str, gone.id()].into_iter().cycle().take(10) {
+        held.push(live.stream_by(&live.owner.token, "events", &[("x-supercode-machine", named)]).await);
+    }
+    for named in [&far as &str, gone.id(), "mach_none"] {
+        let ask =
+            live.world.get(live.path("events")).by(&live.owner.token).header("x-supercode-machine", named);
+        let answer = ask.send().await;
+        answer.refused(429, "rate_limited");
+        assert_eq!(answer.body["error"]["details"]["machine"], Value::Null, "{named}");
+    }
+}

@@ -110,6 +110,17 @@ async fn each_refusal_says_which_and_applies_nothing() {
         (with("/roots", root(&|r| r["harnesses"] = json!(vec!["a"; 33]))), "32"),
         (with("/roots", root(&|r| r["path"] = json!("/home"))), "path"),
         (with("/roots", json!([machine.root("r", "a"), machine.root("r", "b")])), "twice"),
+        (with("/roots", root(&|r| r["id"] = json!("x".repeat(129)))), "id of a root"),
+        (with("/roots", root(&|r| r["name"] = json!(""))), "name of root"),
+        (with("/roots", root(&|r| r["harnesses"] = json!([""]))), "harness of root"),
+        (with("/roots", root(&|r| r["harnesses"] = json!(["codex", "x".repeat(65)]))), "harness of root"),
+        (with("/bindings/0/id", long(129)), "id of a binding"),
+        (with("/bindings/0/harness", json!("")), "harness of binding"),
+        (with("/bindings/0/native_session_id", json!("")), "native_session_id of binding"),
+        (with("/activity/0/harness", json!("")), "harness"),
+        (with("/activity/0/harness", long(65)), "harness"),
+        (with("/activity/0/native_id", json!("")), "native_id"),
+        (with("/host_key_id", long(129)), "host_key_id"),
         (with("/activity/0/turn", json!("")), "turn"),
         (with("/activity/0/turn", long(33)), "turn"),
         (with("/activity/0/since", json!("now")), "does not fit"),
@@ -120,8 +131,73 @@ async fn each_refusal_says_which_and_applies_nothing() {
         let answer = live.send(&machine, &body).await;
         assert!(answer.refused(400, "invalid_request").contains(says), "{says}: {}", answer.text);
     }
+    for (text, says) in [
+        (fine.to_string().replacen("\"sequence\":", "\"sequence\":1,\"sequence\":", 1), "duplicate"),
+        (fine.to_string().replacen("\"confirmed\":", "\"note\":1,\"note\":2,\"confirmed\":", 1), "twice"),
+        (with("/bindings/0/confirmed", nested(62)).to_string(), "64"),
+    ] {
+        let path = live.path(&format!("machines/{}/heartbeat", machine.id()));
+        let ask = live.world.ask("POST", path).by(machine.token()).header("content-type", "application/json");
+        let answer = ask.bytes(text).send().await;
+        assert!(answer.refused(400, "invalid_request").contains(says), "{says}: {}", answer.text);
+    }
     assert_eq!(state(&live, &machine).await, before);
-    assert_eq!(live.send(&machine, &fine).await.status, 200);
+    assert_eq!(live.send(&machine, &with("/bindings/0/confirmed", nested(61))).await.status, 200);
+}
+
+/// Lists in lists, so many.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_in_the_middle_leaves_every_table_as_it_was() {
+    let live = Live::paused().await;
+    let mut machine = live.machine("one").await;
+    live.register(&machine, &["n", "m"]).await;
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "working", 5)])).await;
+    let mut next = machine.restarted();
+    let bindings = [next.binding("c", "m")];
+    let mut body = next.report(&bindings, Some(&[activity("n", "ended", 6), activity("m", "idle", 7)]));
+    body["roots"] = json!([next.root("root-2", "other")]);
+    let db = rusqlite::Connection::open(live.world.server.app().store.path()).unwrap();
+    let before = live.tables();
+    for (table, when) in
+        [("machine_heartbeat_state", "UPDATE"), ("events", "INSERT"), ("machine_roots", "DELETE")]
+    {
+        let trigger = format!(
+            "CREATE TRIGGER broken BEFORE {when} ON {table} BEGIN SELECT RAISE(ABORT, 'on purpose'); END"
+        );
+        db.execute_batch(&trigger).unwrap();
+        live.send(&next, &body).await.refused(500, "internal");
+        assert_eq!(live.tables(), before, "{table}");
+        db.execute_batch("DROP TRIGGER broken").unwrap();
+    }
+    assert_eq!(live.send(&next, &body).await.status, 200);
+    let after = live.tables();
+    for table in
+        ["machine_heartbeat_state", "events", "machine_roots", "machine_bindings", "machine_incarnations"]
+    {
+        assert_ne!(after[table], before[table], "{table}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_whose_source_is_not_active_is_nobody() {
+    let live = Live::real().await;
+    let mut machine = live.machine("one").await;
+    live.beat(&mut machine, &[], None).await;
+    let id = machine.id().to_owned();
+    let store = live.world.server.app().store.clone();
+    let paused = move |tx: &teamlamp_server::store::Tx<'_>| {
+        Ok(tx.execute("UPDATE sources SET state = 'paused' WHERE machine_id = ?1", [&id])?)
+    };
+    assert_eq!(store.write(paused).await.unwrap(), 1);
+    let body = machine.report(&[], None);
+    live.send(&machine, &body).await.refused(401, "authentication_required");
+    let sessions = json!({ "sessions": [{ "harness": "codex", "native_id": "n" }] });
+    live.post_by(machine.token(), "sessions", &sessions).await.refused(401, "authentication_required");
 }
 
 #[tokio::test]
@@ -140,6 +216,13 @@ async fn a_heartbeat_may_be_four_mebibytes_and_no_more() {
         .collect();
     let data = live.beat(&mut machine, &bindings, None).await;
     assert_eq!(data["unbound_bindings"].as_array().unwrap().len(), 4096);
+    for (more, status) in [(0, 200), (1, 413)] {
+        let mut whole = machine.report(&bindings, None).to_string();
+        whole.extend(std::iter::repeat_n(' ', (4 << 20) + more - whole.len()));
+        let path = live.path(&format!("machines/{}/heartbeat", machine.id()));
+        let ask = live.world.ask("POST", path).by(machine.token()).header("content-type", "application/json");
+        assert_eq!(ask.bytes(whole).send().await.status, status);
+    }
 }
 
 #[tokio::test]

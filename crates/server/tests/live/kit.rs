@@ -8,6 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use teamlamp_clock::{Clock, Tasks};
 use teamlamp_server::Server;
@@ -196,6 +197,23 @@ impl Live {
     pub(crate) async fn connection(&self, machine: &Machine) -> String {
         let answer = self.get(&format!("machines/{}", machine.id())).await;
         answer.data()["connection"].as_str().unwrap().to_owned()
+    }
+
+    /// Every row of every table, as text: what a refused request leaves as it was.
+    pub(crate) fn tables(&self) -> BTreeMap<String, Vec<String>> {
+        let db = rusqlite::Connection::open(self.world.server.app().store.path()).unwrap();
+        let names = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+        let mut names = db.prepare(names).unwrap();
+        let names = names.query_map([], |row| row.get::<_, String>(0)).unwrap().map(Result::unwrap);
+        let rows = |name: &str| -> Vec<String> {
+            let mut all = db.prepare(&format!("SELECT * FROM {name}")).unwrap();
+            let columns = all.column_count();
+            let row = |row: &rusqlite::Row<'_>| {
+                (0..columns).map(|i| Ok(format!("{:?}", row.get_ref(i)?))).collect::<Result<Vec<_>, _>>()
+            };
+            all.query_map([], row).unwrap().map(|row| row.unwrap().join(" ")).collect()
+        };
+        names.map(|name| (name.clone(), rows(&name))).collect()
     }
 
     /// How many rows the store's writer has written so far.

@@ -261,6 +261,20 @@ async fn a_machine_that_floods_its_link_is_read_slowly_and_still_pinged() {
 }
 
 #[tokio::test]
+async fn a_hello_of_no_run_or_of_one_with_a_name_too_long_is_against_the_protocol() {
+    let live = Live::real().await;
+    let machine = live.machine("one").await;
+    for run in [String::new(), "r".repeat(129)] {
+        let mut link = live.dial(machine.token(), machine.id()).await.unwrap();
+        link.hello(&run).await;
+        assert_eq!(link.closing().await, "protocol");
+    }
+    let mut link = live.dial(machine.token(), machine.id()).await.unwrap();
+    link.hello(&"r".repeat(128)).await;
+    assert_eq!(link.next().await.unwrap()["type"], "welcome");
+}
+
+#[tokio::test]
 async fn a_changed_configuration_is_told() {
     let live = Live::real().await;
     let machine = live.machine("one").await;

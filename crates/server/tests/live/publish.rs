@@ -88,6 +88,7 @@ async fn each_refusal_says_which_and_nothing_is_kept() {
         (json!([]), "1 to 100"),
         (json!(vec![fine.clone(); 101]), "1 to 100"),
         (json!([fine, { "kind": "custom.cli.Bad" }]), "Event 1"),
+        (json!([fine, { "kind": format!("custom.cli.{}", "n".repeat(65)) }]), "no kind"),
         (json!([fine, { "kind": "nonsense" }]), "no kind"),
         (json!([fine, { "kind": "custom.cli.x", "data": { "t": "x".repeat(16 << 10) } }]), "16384"),
         (json!([fine, { "kind": "custom.cli.x", "id": "42" }]), "evt_"),
@@ -262,4 +263,45 @@ async fn an_end_is_what_the_stored_turn_says_and_not_what_its_publisher_does() {
     let quiet = json!([{ "kind": "session.ended", "resource": { "kind": "session", "id": other }, "data": { "reason": "ended" } }]);
     assert_eq!(publish(&live, machine.token(), quiet).await.status, 201);
     assert_eq!(live.told("session.ended").await[2]["data"]["reason"], "reporter_left");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_machines_publication_that_is_refused_nothing_is_applied() {
+    let live = Live::paused().await;
+    let (machine, session) = bound(&live, 5).await;
+    let other = live.machine("two").await;
+    let elsewhere = live.register(&other, &["n"]).await.remove(0);
+    let of = |kind: &str, id: &str, data: Value| json!({ "kind": kind, "resource": { "kind": "session", "id": id }, "data": data });
+    let before = live.tables();
+    let ended = || of("session.ended", &session, json!({}));
+    for (bad, status, code) in [
+        (of("session.turn", &session, json!({})), 400, "invalid_request"),
+        (of("session.turn", &session, json!({ "to": "" })), 400, "invalid_request"),
+        (of("session.turn", &session, json!({ "to": "t".repeat(33) })), 400, "invalid_request"),
+        (of("session.started", &session, json!({})), 400, "invalid_request"),
+        (of("session.started", &session, json!({ "turn": "t".repeat(33) })), 400, "invalid_request"),
+        (of("session.ended", &session, json!({ "reason": "bored" })), 400, "invalid_request"),
+        (turn(&elsewhere, "idle", 9), 403, "forbidden"),
+        (json!({ "kind": "custom.cli.x" }), 403, "forbidden"),
+        (turn("sess_none", "idle", 9), 404, "not_found"),
+    ] {
+        let events = json!([turn(&session, "idle", 9), ended(), bad]);
+        publish(&live, machine.token(), events).await.refused(status, code);
+        assert_eq!(live.tables(), before, "{bad}");
+    }
+    let fine = json!([turn(&session, &"t".repeat(32), 9), ended()]);
+    assert_eq!(publish(&live, machine.token(), fine).await.status, 201);
+    assert_ne!(live.tables(), before);
+}
+
+#[tokio::test]
+async fn a_publication_may_be_two_mebibytes_and_no_more() {
+    let live = Live::real().await;
+    for (more, status) in [(0, 201), (1, 413)] {
+        let mut body = json!({ "events": [{ "kind": "custom.cli.x" }] }).to_string();
+        body.extend(std::iter::repeat_n(' ', (2 << 20) + more - body.len()));
+        let ask = live.world.ask("POST", live.path("events")).by(&live.owner.token);
+        let answer = ask.header("content-type", "application/json").bytes(body).send().await;
+        assert_eq!(answer.status, status, "{}", answer.text);
+    }
 }

@@ -184,6 +184,10 @@ async fn registering_is_the_machines_alone_and_bounded() {
         (json!([{ "harness": "h".repeat(65), "native_id": "n" }]), "harness"),
         (json!([one, { "harness": "codex", "native_id": "n".repeat(257) }]), "session 1"),
         (json!([{ "harness": "codex", "native_id": "n", "root_id": "" }]), "root_id"),
+        (json!([{ "harness": "codex", "native_id": "n", "root_id": "r".repeat(129) }]), "root_id"),
+        (json!([{ "harness": "codex", "native_id": "n", "model": "m".repeat(129) }]), "model"),
+        (json!([{ "harness": "codex", "native_id": "n", "title": "t".repeat(513) }]), "title"),
+        (json!([{ "harness": "codex", "native_id": "" }]), "native_id"),
         (json!([{ "harness": "codex", "native_id": "n", "prompt": "x" }]), "prompt"),
         (json!([{ "harness": "codex" }]), "native_id"),
     ];
