@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
 
 mod authority;
+mod fair;
 mod follow;
 mod heartbeat;
 mod history;
