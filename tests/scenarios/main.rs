@@ -3,6 +3,7 @@
 
 mod agent;
 mod crash;
+mod headless;
 mod home;
 mod keyring;
 mod misuse;
