@@ -7,10 +7,13 @@ const FUNCTION_LINES: usize = 70;
 
 fn sources() -> Vec<(PathBuf, String)> {
     let output = std::process::Command::new("git")
+        // A clone may belong to another user than the one who tests it.
+        .args(["-c", "safe.directory=*"])
         .args(["ls-files", "*.rs", "ui/src/*.ts", "ui/src/*.svelte", "tests/ui/*.ts"])
         .current_dir(super::top())
         .output()
-        .expect("git lists the files");
+        .expect("git is there");
+    assert!(output.status.success(), "git lists the files: {}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8(output.stdout).expect("file names are UTF-8");
     let files: Vec<_> = names
         .lines()
