@@ -13,8 +13,7 @@ pub(crate) const READ_MS: i64 = 20_000;
 /// A change may wait on the server for an equal one before it (spec 01), and then still be answered.
 pub(crate) const CHANGE_MS: i64 = IDEMPOTENCY_WAIT_MS + 10_000;
 
-/// What a call sends.
-#[derive(Debug)]
+/// What a call sends. It never prints itself: a body may hold an invitation's code.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) path: Path,

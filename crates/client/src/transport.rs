@@ -34,8 +34,9 @@ pub trait Transport: Send + Sync + fmt::Debug {
     fn forget_idle(&self) {}
 }
 
-/// A request. Its `Authorization` is marked as sensitive and so does not print.
-#[derive(Clone, Debug)]
+/// A request. Neither its `Authorization`, which is marked as sensitive, nor its body prints: an
+/// invitation's code comes in one.
+#[derive(Clone)]
 pub struct Request {
     /// The method.
     pub method: Method,
@@ -45,6 +46,15 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Empty where there is none.
     pub body: Bytes,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { method, path_and_query, headers, body } = self;
+        let mut shown = f.debug_struct("Request");
+        shown.field("method", method).field("path_and_query", path_and_query).field("headers", headers);
+        shown.field("body_bytes", &body.len()).finish()
+    }
 }
 
 /// A body as it comes; it ends after its first error.
@@ -108,5 +118,24 @@ impl fmt::Debug for Upgrade {
             Self::Switched { .. } => f.write_str("Switched"),
             Self::Answered(response) => f.debug_tuple("Answered").field(response).finish(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_prints_no_secret() {
+        let mut headers = HeaderMap::new();
+        let mut bearer = http::HeaderValue::from_static("Bearer the-token");
+        bearer.set_sensitive(true);
+        headers.insert(http::header::AUTHORIZATION, bearer);
+        let body = Bytes::from_static(b"{\"code\":\"7K3QF-9XW2M\"}");
+        let request =
+            Request { method: Method::POST, path_and_query: "/v1/invitations".into(), headers, body };
+        let shown = format!("{request:?}");
+        assert!(!shown.contains("the-token") && !shown.contains("7K3QF"), "{shown}");
+        assert!(shown.contains("body_bytes: 22"), "{shown}");
     }
 }

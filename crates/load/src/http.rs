@@ -7,8 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Who asks, from where.
-#[derive(Clone, Debug, Default)]
+/// Who asks, from where. It holds a token, so it never prints itself.
+#[derive(Clone, Default)]
 pub(crate) struct From {
     /// The last byte of the loopback address.
     pub(crate) place: u8,
@@ -59,7 +59,6 @@ pub(crate) async fn call(
 }
 
 /// A connection kept for many requests, for measuring what one costs.
-#[derive(Debug)]
 pub(crate) struct Kept {
     stream: TcpStream,
     to: SocketAddr,

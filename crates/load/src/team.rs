@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// A team and its people.
-#[derive(Debug)]
 pub(crate) struct Team {
     /// Its id.
     pub(crate) id: String,
