@@ -119,3 +119,20 @@ fn tests_wait_for_conditions_and_never_sleep() {
             .collect(),
     );
 }
+
+#[test]
+fn sql_stands_in_stores_only() {
+    let stores = ["crates/server/src/store/", "crates/server/src/store.rs", "crates/connector/src/outbox"];
+    let words = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "PRAGMA "];
+    let mut faults = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| is_rust(path) && !is_test(path)) {
+        if stores.iter().any(|store| path.to_string_lossy().starts_with(store)) || path.starts_with("tests") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        if let Some(line) = code.lines().find(|line| words.iter().any(|word| line.contains(word))) {
+            faults.push(format!("{} knows SQL: {}", path.display(), line.trim()));
+        }
+    }
+    report(faults);
+}

@@ -38,6 +38,7 @@ async fn a_server_that_is_not_there_or_not_one_is_named() {
 
     let portal = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = portal.local_addr().expect("an address");
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test's process")]
     let answering = std::thread::spawn(move || {
         let page = "<html>Please sign in to the hotel's network</html>";
         while let Ok((mut socket, _)) = portal.accept() {

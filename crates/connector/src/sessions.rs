@@ -125,6 +125,7 @@ async fn run(config: SessionsConfig, open: watch::Open, clock: Clock, tell: valu
     let mut eyes = new_eyes();
     loop {
         let now = clock.now_ms();
+        #[expect(clippy::disallowed_methods, reason = "one look at the files, awaited below")]
         let looked = tokio::task::spawn_blocking(move || {
             let again_at = eyes.look(now);
             (eyes, again_at)

@@ -124,6 +124,7 @@ impl Store {
         };
         match self.run {
             Run::Inline => work(),
+            #[expect(clippy::disallowed_methods, reason = "one reading, awaited here")]
             Run::Blocking => tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?,
         }
     }

@@ -218,6 +218,7 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
         };
         let done = match run {
             Run::Inline => Ok(work()),
+            #[expect(clippy::disallowed_methods, reason = "one transaction, awaited here")]
             Run::Blocking => tokio::task::spawn_blocking(work).await,
         };
         match done {
