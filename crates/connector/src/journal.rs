@@ -39,6 +39,10 @@ struct Inner {
     paused: bool,
 }
 
+/// The outbox's disk can't be written, which was logged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Full;
+
 /// What is to be said now, and how far it reaches.
 #[derive(Clone, Debug)]
 pub(crate) struct Saying {
@@ -152,9 +156,9 @@ impl Journal {
         self.told(self.outbox.first(&self.context, limit)).unwrap_or_default()
     }
 
-    /// Rows that need no more telling.
-    pub(crate) fn done(&self, numbers: &[i64]) {
-        self.told(self.outbox.done(numbers));
+    /// Rows that need no more telling. Where the disk can't be told so they stay, and come again.
+    pub(crate) fn done(&self, numbers: &[i64]) -> Result<(), Full> {
+        self.told(self.outbox.done(numbers)).ok_or(Full)
     }
 
     /// What is shared now.

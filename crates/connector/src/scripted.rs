@@ -17,6 +17,7 @@ use teamlamp_clock::{Clock, Tasks};
 use teamlamp_wire::event::PublishEvent;
 use teamlamp_wire::heartbeat::{Heartbeat, Unbound};
 use teamlamp_wire::link::{FromMachine, FromServer};
+use teamlamp_wire::machine::SyncRule;
 use teamlamp_wire::session::{RegisterSession, Session};
 use tokio::sync::broadcast;
 
@@ -45,6 +46,10 @@ pub(crate) struct State {
     pub(crate) refuse_heartbeats: VecDeque<(u16, &'static str, Option<&'static str>)>,
     /// Enrolling is refused like this.
     pub(crate) refuse_enroll: Option<(u16, &'static str)>,
+    /// Calls, as they stand in `calls`, are refused like this: status, code, seconds of `Retry-After`.
+    pub(crate) refuse: BTreeMap<&'static str, (u16, &'static str, Option<&'static str>)>,
+    /// What the configuration says of sharing.
+    pub(crate) sync_rules: Vec<SyncRule>,
     /// Renewing is refused like this.
     pub(crate) refuse_rotate: Option<(u16, &'static str)>,
     /// The answer to the next acceptances is lost, this many times.

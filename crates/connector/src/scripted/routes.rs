@@ -3,6 +3,7 @@
 use super::{Scripted, State};
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt};
+use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use teamlamp_client::{Request, Response, TransportFault};
@@ -81,7 +82,13 @@ pub(super) fn answer(server: &Scripted, request: &Request) -> Result<Response, T
     let parts: Vec<_> = path.split('/').skip(2).collect();
     let last = if parts.len() == 4 && parts[2] == "machines" { "machine" } else { parts[parts.len() - 1] };
     let method = &request.method;
-    server.state().calls.push(if *method == Method::GET { format!("get {last}") } else { last.to_owned() });
+    let call = if *method == Method::GET { format!("get {last}") } else { last.to_owned() };
+    server.state().calls.push(call.clone());
+    if let Some((status, code, after)) = server.state().refuse.get(call.as_str()) {
+        let mut refused = refusal(*status, code, None);
+        refused.headers.extend(after.map(|after| (RETRY_AFTER, HeaderValue::from_static(after))));
+        return Ok(refused);
+    }
     let anonymous = matches!(last, "capabilities" | "preview" | "accept");
     let by_machine = matches!(last, "heartbeat" | "configuration");
     if !anonymous && let Some(refused) = unauthorized(server, request, by_machine) {
@@ -114,7 +121,7 @@ pub(super) fn answer(server: &Scripted, request: &Request) -> Result<Response, T
         (_, "heartbeat") => return heartbeat(server, body),
         (_, "configuration") => one(
             200,
-            json!({"machine": machine(&server.state()), "source": source(), "sync_rules": [], "auth_epoch": 1,
+            json!({"machine": machine(&server.state()), "source": source(), "sync_rules": server.state().sync_rules, "auth_epoch": 1,
                    "intervals": {"heartbeat_ms": 15000, "report_min_ms": 1000, "link_ping_ms": 15000}}),
         ),
         (_, "rotate") => {

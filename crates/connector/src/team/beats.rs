@@ -24,6 +24,8 @@ const JITTER: u32 = 10;
 const SCAN: Duration = Duration::from_secs(30);
 /// How long anything beside a report may keep the next one waiting.
 const SIDE: Duration = Duration::from_secs(10);
+/// What a server says to a run whose place another one took.
+const SUPERSEDED: &str = "incarnation_superseded";
 /// Superseded twice within this time, another computer has this identity (spec 02).
 const CLONE: Duration = Duration::from_secs(300);
 
@@ -53,12 +55,18 @@ impl Team {
         let mut redial = self.signals.redial.subscribe();
         loop {
             self.wait_until_due(&mut rhythm).await;
+            // Waking up is often what made it due: that is heard here, and must not cancel the report.
+            if redial.has_changed().unwrap_or(false) {
+                redial.mark_unchanged();
+                signed.client.forget_idle();
+            }
             let saying = self.journal.say();
             let beat = tokio::select! {
                 biased;
                 // What was under way when the computer fell asleep will not be answered.
                 _ = redial.changed() => {
                     signed.client.forget_idle();
+                    rhythm.retry_at = Some(self.install.clock.monotonic());
                     continue;
                 }
                 beat = self.beat(signed, &saying.said) => beat,
@@ -125,19 +133,41 @@ impl Team {
     async fn beat(&self, signed: &Signed, said: &Said) -> Result<HeartbeatAnswer, ClientError> {
         let client = signed.client.at("heartbeat");
         let team = self.context().team_id;
-        flush::outbox(self, &client).await?;
-        let known = self.registered_as_wanted();
-        let registering = flush::register(self, &client, said.registrations(&known));
-        let registered = self.install.clock.within(SIDE, registering).await;
-        match registered.unwrap_or_else(|| Err(flush::took_long(client.peer()))) {
+        if self.may_say_more() {
+            let flushed = flush::outbox(self, &client).await;
+            self.went_before(flushed, "what waits could not be told")?;
+        }
+        if self.may_say_more() {
+            let known = self.registered_as_wanted();
+            let registering = flush::register(self, &client, said.registrations(&known));
+            let registered = self.install.clock.within(SIDE, registering).await;
             // The report says which sessions are not known; everything else of it counts.
-            Err(fault) if matches!(fault.status(), Some(400 | 409 | 413)) => {
-                tracing::warn!(context = %self.id, %fault, "sessions could not be registered");
-            }
-            done => done?,
+            let registered = registered.unwrap_or_else(|| Err(flush::took_long(client.peer())));
+            self.went_before(registered, "sessions could not be registered")?;
         }
         let Some(who) = self.who() else { return Err(flush::no_machine()) };
         client.heartbeat(&team, &who.machine, &said.report(&who, self.reporter.next_sequence())).await
+    }
+
+    /// Whether the server takes more than the report itself now.
+    fn may_say_more(&self) -> bool {
+        let after = *self.reporter.more_after.lock().unwrap_or_else(PoisonError::into_inner);
+        after.is_none_or(|after| after <= self.install.clock.monotonic())
+    }
+
+    /// What goes out before a report keeps it back only where the report would be refused as well (spec
+    /// 03); how long the server wants no more of it is remembered.
+    fn went_before(&self, done: Result<(), ClientError>, what: &str) -> Result<(), ClientError> {
+        let Err(fault) = done else { return Ok(()) };
+        if fault.status() == Some(401) || fault.reason() == Some(SUPERSEDED) {
+            return Err(fault);
+        }
+        tracing::warn!(context = %self.id, %fault, "{what}");
+        if let Some(wait) = fault.retry_after() {
+            let after = self.install.clock.monotonic() + wait;
+            *self.reporter.more_after.lock().unwrap_or_else(PoisonError::into_inner) = Some(after);
+        }
+        Ok(())
     }
 
     fn registered_as_wanted(&self) -> BTreeMap<Native, RegisterSession> {
@@ -167,7 +197,7 @@ impl Team {
     }
 
     fn unanswered(&self, fault: &ClientError, rhythm: &mut Rhythm) -> Option<End> {
-        if fault.reason() == Some("incarnation_superseded") {
+        if fault.reason() == Some(SUPERSEDED) {
             return self.superseded(rhythm);
         }
         if matches!(fault.status(), Some(401 | 403 | 404)) {

@@ -2,6 +2,7 @@
 //! know yet.
 
 use super::Team;
+use crate::journal::Full;
 use crate::outbox::{Row, settle};
 use crate::privacy::Native;
 use sha2::{Digest, Sha256};
@@ -23,10 +24,33 @@ pub(super) async fn outbox(team: &Team, client: &Client) -> Result<(), ClientErr
     if team.journal.waiting(1).is_empty() {
         return Ok(());
     }
-    team.install.clock.within(BOUND, send(team, &client.at("outbox"))).await.unwrap_or(Ok(()))
+    match team.install.clock.within(BOUND, send(team, &client.at("outbox"))).await {
+        Some(Err(Stop::Server(fault))) => Err(fault),
+        // A disk that is full is tried again with the next report: sent twice, the rows count once.
+        None | Some(Ok(()) | Err(Stop::Disk)) => Ok(()),
+    }
 }
 
-async fn send(team: &Team, client: &Client) -> Result<(), ClientError> {
+/// Why not all of it was sent.
+enum Stop {
+    Server(ClientError),
+    /// What was sent can't be taken out of the outbox.
+    Disk,
+}
+
+impl From<ClientError> for Stop {
+    fn from(fault: ClientError) -> Self {
+        Self::Server(fault)
+    }
+}
+
+impl From<Full> for Stop {
+    fn from(_: Full) -> Self {
+        Self::Disk
+    }
+}
+
+async fn send(team: &Team, client: &Client) -> Result<(), Stop> {
     let context = team.context();
     let machine = context.machine.ok_or_else(no_machine)?.id;
     // A report may have arrived of which only the answer was lost: the newest sessions say so.
@@ -39,7 +63,7 @@ async fn send(team: &Team, client: &Client) -> Result<(), ClientError> {
             return Ok(());
         }
         let (rows, needless) = settle(rows, &known, &team.journal.sharing());
-        team.journal.done(&needless);
+        team.journal.done(&needless)?;
         if rows.is_empty() {
             continue;
         }
@@ -47,7 +71,7 @@ async fn send(team: &Team, client: &Client) -> Result<(), ClientError> {
         let ids = ids(team);
         let (known_rows, lost): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|(_, row)| ids.contains_key(&row.native()));
-        team.journal.done(&lost.iter().map(|(number, _)| *number).collect::<Vec<_>>());
+        team.journal.done(&lost.iter().map(|(number, _)| *number).collect::<Vec<_>>())?;
         if !known_rows.is_empty() {
             publish(team, client, &known_rows, &ids, &machine).await?;
         }
@@ -61,7 +85,7 @@ async fn publish(
     rows: &[(i64, Row)],
     ids: &BTreeMap<Native, SessionId>,
     machine: &teamlamp_wire::id::MachineId,
-) -> Result<(), ClientError> {
+) -> Result<(), Stop> {
     let whole = publish_once(team, client, rows, ids, machine).await;
     match whole {
         Err(fault) if is_final(&fault) && rows.len() > 1 => {
@@ -75,8 +99,7 @@ async fn publish(
         }
         done => done?,
     }
-    team.journal.done(&rows.iter().map(|(number, _)| *number).collect::<Vec<_>>());
-    Ok(())
+    Ok(team.journal.done(&rows.iter().map(|(number, _)| *number).collect::<Vec<_>>())?)
 }
 
 async fn publish_once(

@@ -33,6 +33,8 @@ pub(super) struct Reporter {
     /// What this run registered, and the team's ids.
     pub(super) registered: Mutex<BTreeMap<Native, (RegisterSession, SessionId)>>,
     pub(super) superseded: Mutex<Option<Moment>>,
+    /// Until then the server takes reports and nothing beside them.
+    pub(super) more_after: Mutex<Option<Moment>>,
     pub(super) pace: Mutex<Pace>,
     /// Rises with each answered report.
     pub(super) answered: watch::Sender<u64>,
@@ -48,6 +50,7 @@ impl Reporter {
             sequence: AtomicU64::new(0),
             registered: Mutex::default(),
             superseded: Mutex::default(),
+            more_after: Mutex::default(),
             pace: Mutex::new(Pace::of(HEARTBEAT_MS, REPORT_MIN_MS)),
             answered: watch::Sender::new(0),
             kicked: watch::Sender::new(0),

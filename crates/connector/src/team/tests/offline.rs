@@ -200,10 +200,94 @@ async fn after_sleep_everything_is_dialled_again_at_once() {
     world.until(&connector, "online").await;
     world.pass(3).await;
     let (links, streams) = (world.server.count("link"), world.server.count("get events"));
+    let beats = world.server.count("heartbeat");
     world.clock.jump(8 * 3_600_000);
     world.pass(3).await;
+    assert_eq!(world.server.count("heartbeat"), beats + 1, "a report at once, not with the next interval");
     assert_eq!(world.server.count("link"), links + 1);
     assert_eq!(world.server.count("get events"), streams + 1);
     world.until(&connector, "online").await;
     connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_that_was_under_way_when_the_computer_fell_asleep_is_made_anew_at_once() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.pass(3).await;
+    world.server.state().silent = true;
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    world.pass(3).await;
+    let beats = world.server.count("heartbeat");
+    world.server.state().silent = false;
+    world.clock.jump(8 * 3_600_000);
+    world.pass(3).await;
+    assert!(world.server.count("heartbeat") > beats, "{:?}", world.server.state().calls);
+    connector.shutdown().await;
+}
+
+/// Goes offline with a change that waits, and comes back.
+async fn with_something_waiting(world: &World, back: impl FnOnce()) -> crate::Connector {
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    world.find(&[("a", session("acme", Turn::Idle, 100))]);
+    world.until(&connector, "offline").await;
+    back();
+    world.server.state().down = false;
+    connector
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_disk_under_the_outbox_does_not_hold_up_the_reports() {
+    let world = World::new();
+    let connector = with_something_waiting(&world, || {
+        world.server.state().sessions = vec![known("a", Turn::Idle, 100)];
+        let outbox = rusqlite::Connection::open(world.install.home.path("outbox.db")).unwrap();
+        let full = "CREATE TRIGGER full BEFORE DELETE ON rows BEGIN SELECT RAISE(ABORT, 'disk full'); END";
+        outbox.execute_batch(full).unwrap();
+    })
+    .await;
+    world.until(&connector, "online").await;
+    assert!(world.server.state().published.is_empty(), "the team had heard of it");
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outbox_that_is_refused_for_now_does_not_hold_up_the_reports_and_waits_as_it_is_told() {
+    for busy in [(503, "unavailable", Some("60")), (429, "rate_limited", Some("60"))] {
+        let world = World::new();
+        let connector = with_something_waiting(&world, || {
+            world.server.state().refuse.insert("events", busy);
+        })
+        .await;
+        world.until(&connector, "online").await;
+        world.pass(30).await;
+        assert!(world.server.count("events") <= 1, "{:?}", world.server.state().calls);
+        world.server.state().refuse.clear();
+        world.pass(60).await;
+        assert_eq!(world.server.state().published.len(), 1, "told once the server takes it");
+        connector.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_cannot_be_registered_for_now_do_not_hold_up_the_reports() {
+    for busy in [(503, "unavailable", Some("60")), (429, "rate_limited", Some("60"))] {
+        let world = World::new();
+        world.server.state().refuse.insert("sessions", busy);
+        world.find(&[("a", session("acme", Turn::Working, 5))]);
+        let connector = world.connected().await;
+        world.until(&connector, "online").await;
+        world.pass(20).await;
+        assert_eq!(world.server.count("sessions"), 1, "{:?}", world.server.state().calls);
+        world.server.state().refuse.clear();
+        world.pass(80).await;
+        assert_eq!(world.server.state().registered.len(), 1);
+        connector.shutdown().await;
+    }
 }
