@@ -74,6 +74,17 @@ async fn refusals_are_told_and_folded_by_the_minute() {
 }
 
 #[tokio::test]
+async fn of_a_target_that_somebody_makes_up_no_more_is_kept_than_of_an_id() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let viewer = world.join(&owner, "viewer", "Vi").await;
+    let path = format!("/v1/teams/{}/members/{}", owner.team, "%C3%BC".repeat(300));
+    world.ask("DELETE", path).by(&viewer.token).if_match(1).send().await.refused(403, "forbidden");
+    let rows = rows(&world, &owner.team, &owner.token).await;
+    assert_eq!(rows[0]["target_id"], "ü".repeat(80));
+}
+
+#[tokio::test]
 async fn admins_read_it_in_pages_and_export_it_as_lines() {
     let world = World::new().await;
     let owner = world.owner().await;

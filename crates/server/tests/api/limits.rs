@@ -145,6 +145,7 @@ async fn connections_have_a_bound() {
         held.push(socket);
     }
     let mut third = tokio::net::TcpStream::connect(address).await.unwrap();
+    let _ = third.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await;
     assert_eq!(third.read(&mut [0; 16]).await.unwrap_or(0), 0, "closed without a word");
     drop(held);
     // The places come back.

@@ -226,7 +226,7 @@ async fn a_machine_of_another_team_or_a_revoked_one_is_no_install() {
     for named in [&far as &str, gone.id(), "mach_none"] {
         let ask =
             live.world.get(live.path("events")).by(&live.owner.token).header("x-supercode-machine", named);
-        let answer = ask.send().await;
+        let answer = ask.header("accept", "application/json").send().await;
         answer.refused(429, "rate_limited");
         assert_eq!(answer.body["error"]["details"]["machine"], Value::Null, "{named}");
     }

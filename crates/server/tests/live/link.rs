@@ -267,7 +267,7 @@ async fn a_hello_of_no_run_or_of_one_with_a_name_too_long_is_against_the_protoco
     for run in [String::new(), "r".repeat(129)] {
         let mut link = live.dial(machine.token(), machine.id()).await.unwrap();
         link.hello(&run).await;
-        assert_eq!(link.closing().await, "protocol");
+        assert_eq!(link.next().await.unwrap(), json!({ "type": "closing", "reason": "protocol" }));
     }
     let mut link = live.dial(machine.token(), machine.id()).await.unwrap();
     link.hello(&"r".repeat(128)).await;
