@@ -100,6 +100,14 @@ describe("joining", () => {
     expect(await page.getByRole("button", { name: "Join Acme" }).isEnabled()).toBe(true);
   });
 
+  it("without a keyring asks what to do, and joins once after the answer", async () => {
+    const page = await scene("join-keyring");
+    await page.getByRole("button", { name: "Keep it in a private file instead" }).click();
+    await page.getByRole("button", { name: "Joining" }).waitFor();
+    await page.getByLabel("Your name").press("Enter");
+    expect((await calls(page)).map(({ command }) => command)).toEqual(["join_preview", "set_custody", "join_accept"]);
+  });
+
   it("with an owner’s code names the new team", async () => {
     const page = await scene("join-owner");
     await page.getByLabel("The new team’s name").fill("Acme");

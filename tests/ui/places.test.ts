@@ -29,6 +29,7 @@ const shown: [string, string, ((page: Page) => Promise<void>)?][] = [
   ["join-clear", "can be read by others on the network"],
   ["join-failing", "The code has been used.", joinLooked],
   ["join-owner", "Make the first team of this server?"],
+  ["join-keyring", "The keyring can’t be used"],
   ["join-second", "Link or code"],
   ["now-full", "billing-api"],
   ["now-crowd", "machine-00"],

@@ -124,6 +124,45 @@ describe("the app", () => {
     expect(await page.locator("[data-session='c23-5']").evaluate((line) => line.getBoundingClientRect().bottom <= innerHeight)).toBe(true);
   });
 
+  it("shows a session again to whoever asks again", async () => {
+    const page = await scene("now-crowd");
+    const show = page.getByRole("button", { name: /^Show/ }).first();
+    await show.click();
+    const shown = () => page.evaluate(() => document.activeElement?.getAttribute("data-session") ?? "");
+    await expect.poll(shown).not.toBe("");
+    const first = await shown();
+    await show.click();
+    await expect.poll(shown).toBe(first);
+  });
+
+  it("moves nobody when it tells everything anew", async () => {
+    const page = await scene("now-full");
+    await page.getByRole("button", { name: "Feed" }).click();
+    const status = { ...windowState().status, contexts: [context({ team_name: "Acme, renamed" })] };
+    await page.evaluate((state) => window.recorded.lose(state), windowState({ status }));
+    await patch(page, { change: "notices", notices: [] });
+    await page.getByRole("navigation").getByTitle("Acme, renamed").waitFor();
+    await heading(page, "Feed").waitFor();
+  });
+
+  it("shows an invitation under its own team only", async () => {
+    const page = await scene("invite");
+    await page.getByRole("button", { name: "Make invitation" }).click();
+    await page.getByText("7K3QF-9XW2M", { exact: true }).waitFor();
+    const other = context({ id: "other", team_id: "team_2", team_name: "Night shift" });
+    const state = windowState({ status: { ...windowState().status, contexts: [other] } });
+    await page.evaluate((state) => window.recorded.lose(state), { ...state, team: { ...state.team!, context: "other" } });
+    await patch(page, { change: "notices", notices: [] });
+    await page.getByRole("navigation").getByTitle("Night shift").waitFor();
+    expect(await page.getByText("7K3QF-9XW2M", { exact: true }).count()).toBe(0);
+  });
+
+  it("lists the teams of this computer", async () => {
+    const page = await scene("now-teams");
+    const teams = page.getByLabel("Team").locator("option");
+    expect(await teams.allTextContents()).toEqual(["Acme", "Night shift"]);
+  });
+
   it("is asked for everything when a patch is missing", async () => {
     const page = await scene("now-full");
     await page.evaluate((state) => window.recorded.lose(state), windowState({ machines: [machine("late-machine")] }));

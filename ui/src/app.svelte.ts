@@ -17,8 +17,8 @@ export class App {
   readonly clock: NowClock;
   /** Where the window is. */
   place = $state<Place>("now");
-  /** A session that is to be brought into view. */
-  session = $state<string | null>(null);
+  /** A session that is to be brought into view; anew each time that somebody asks. */
+  session = $state.raw<{ id: string } | null>(null);
   /** Whether the connection's dialog is open. */
   whyOpen = $state(false);
   /** Whether the palette is open. */
@@ -46,7 +46,7 @@ export class App {
   /** Goes to a place that the app named. */
   show(place: Place, session: string | null): void {
     this.place = place;
-    this.session = session;
+    this.session = session === null ? null : { id: session };
   }
 
   /** Runs a command whose failure is said at the top of the window. */

@@ -189,6 +189,10 @@ export const scenes: Record<string, () => Scene> = {
       join_preview: { value: preview({ pinned: true, invitation: { ...preview().invitation, team: null, inviter: null, role: "owner" } }) },
     },
   }),
+  "join-keyring": () => ({
+    state: fresh({ ...place("join"), pending_join: { link }, custody: { why: locked } }),
+    answers: { join_preview: { value: preview() }, join_accept: "never" },
+  }),
   "join-second": () => ({ state: full(place("join")), answers: { join_preview: { value: preview() } } }),
 
   "now-full": () => ({ state: full() }),

@@ -52,11 +52,18 @@ export const en = {
   } as Record<string, string>,
 
   role: { owner: "owner", admin: "admin", member: "member", viewer: "viewer" },
+  aRole: { owner: "an owner", admin: "an admin", member: "a member", viewer: "a viewer" },
   roleSays: {
     owner: "Also makes and removes owners.",
     admin: "Manages members, invitations and machines.",
     member: "Sees everything, and their machine reports.",
     viewer: "Sees everything; their machine reports nothing.",
+  },
+  youWillSee: {
+    owner: "You also make and remove owners.",
+    admin: "You manage members, invitations and machines.",
+    member: "You see everything, and this machine reports.",
+    viewer: "You see everything; this machine reports nothing.",
   },
 
   shell: {
@@ -322,7 +329,7 @@ export const en = {
     code: "Code",
     address: "Server address, which goes with the code",
     qr: "QR code of the link",
-    ends: (length: string, time: string) => `Ends in ${length}, at ${time}.`,
+    ends: (length: string, time: string) => `Ends in ${length} (${time}).`,
     ended: "This invitation has ended.",
     onlyHere:
       "Only this computer can use it: the team’s server listens on this computer’s own address. Another user or home of this computer can join.",
