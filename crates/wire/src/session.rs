@@ -125,6 +125,7 @@ pub struct Session {
     /// The model's name.
     pub model: Option<String>,
     /// What it does.
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub turn: Turn,
     /// Since when.
     #[cfg_attr(feature = "ts", ts(type = "number | null"))]

@@ -60,7 +60,7 @@ pub async fn read(call: Call) -> Result<Reply, ApiError> {
             rows::one(db, &team, &id)?.ok_or_else(|| ApiError::not_found("session"))
         })
         .await?;
-    let revision = session.revision;
+    let revision = session.session.revision;
     call.revised(session, revision)
 }
 

@@ -4,6 +4,7 @@ use super::Tx;
 use crate::error::ApiError;
 use crate::sessions::turns::State;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde::{Serialize, Serializer};
 use teamlamp_wire::Millis;
 use teamlamp_wire::id::{MachineId, PrincipalId, SessionId, SourceId, TeamId};
 use teamlamp_wire::session::{RegisterSession, Session, Turn};
@@ -177,17 +178,27 @@ const BESIDE: &str = "LEFT JOIN machine_roots r ON r.machine_id = s.machine_id A
     LEFT JOIN machine_presence p ON p.machine_id = s.machine_id";
 
 /// A session of a list with its place in the order.
-#[derive(Clone, Debug, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug)]
 pub struct Listed {
     /// The session.
     pub session: Session,
+    /// Its turn as it was reported.
+    turn: String,
     /// When it was registered: the order of lists, which nothing changes.
-    #[serde(skip)]
     pub created_at: Millis,
 }
 
+/// The session, with its turn as the word that was reported: also one that this server does not know.
+impl Serialize for Listed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut session = serde_json::to_value(&self.session).map_err(serde::ser::Error::custom)?;
+        session["turn"] = self.turn.as_str().into();
+        session.serialize(serializer)
+    }
+}
+
 fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
+    let turn: String = row.get(7)?;
     let session = Session {
         id: SessionId(row.get(0)?),
         harness: row.get(1)?,
@@ -196,7 +207,7 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
         root: row.get(4)?,
         title: row.get(5)?,
         model: row.get(6)?,
-        turn: Turn::parse(row.get_ref(7)?.as_str()?),
+        turn: Turn::parse(&turn),
         turn_since: row.get(8)?,
         confirmed: row.get(9)?,
         live: row.get(10)?,
@@ -206,18 +217,17 @@ fn listed(row: &Row<'_>) -> rusqlite::Result<Listed> {
         revision: row.get(14)?,
         claimed_by: row.get::<_, Option<String>>(15)?.map(PrincipalId),
     };
-    Ok(Listed { session, created_at: row.get(16)? })
+    Ok(Listed { session, turn, created_at: row.get(16)? })
 }
 
 /// One session of a team.
-pub fn one(db: &Connection, team: &TeamId, id: &str) -> Result<Option<Session>, ApiError> {
-    let found = db
+pub fn one(db: &Connection, team: &TeamId, id: &str) -> Result<Option<Listed>, ApiError> {
+    Ok(db
         .prepare_cached(&format!(
             "SELECT {FIELDS} FROM sessions s {BESIDE} WHERE s.team_id = ?1 AND s.id = ?2"
         ))?
         .query_row([team.as_str(), id], listed)
-        .optional()?;
-    Ok(found.map(|found| found.session))
+        .optional()?)
 }
 
 /// Some sessions of a team in order, and how far the look went.

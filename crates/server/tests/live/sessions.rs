@@ -276,3 +276,15 @@ async fn a_search_for_what_is_nowhere_reads_no_whole_table_at_once() {
     }
     assert_eq!(live.get("sessions?limit=200").await.items().len(), 200);
 }
+
+#[tokio::test]
+async fn a_turn_that_this_server_does_not_know_passes_through_unharmed() {
+    let live = Live::real().await;
+    let mut machine = live.machine("one").await;
+    let id = live.register(&machine, &["n"]).await.remove(0);
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "dreaming", 5)])).await;
+    assert_eq!(live.told("session.started").await[0]["data"]["turn"], "dreaming");
+    assert_eq!(live.get("sessions").await.items()[0]["turn"], "dreaming");
+    assert_eq!(live.get(&format!("sessions/{id}")).await.data()["turn"], "dreaming");
+}
