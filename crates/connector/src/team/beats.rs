@@ -178,7 +178,6 @@ impl Team {
     fn answered(&self, answer: &HeartbeatAnswer, saying: &Saying, rhythm: &mut Rhythm) {
         let now = self.now();
         self.journal.answered(saying.mark);
-        self.sign_in.accepted();
         let mut registered = self.reporter.registered.lock().unwrap_or_else(PoisonError::into_inner);
         for unbound in &answer.unbound_bindings {
             let (harness, native_id) = (unbound.harness.clone(), unbound.native_session_id.clone());

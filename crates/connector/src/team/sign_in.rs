@@ -3,7 +3,7 @@
 
 use super::Team;
 use crate::contexts::{Context, Contexts};
-use crate::custody::Kind;
+use crate::custody::{Fault, Kind};
 use crate::enrollment::{JoinFault, token};
 use crate::incarnations;
 use crate::install::SignInFault;
@@ -24,6 +24,8 @@ const CUSTODY_MS: (i64, i64) = (2_000, 30_000);
 const ASK_MS: (i64, i64) = (1_000, 30_000);
 /// After this many refusals in a row only a person, or an hour, goes on.
 const REFUSALS: u32 = 3;
+/// A sign-in that held for so long was good: its end is no refusal in a row with those before it.
+const HELD: Duration = Duration::from_secs(300);
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A client with a credential, and the number of that sign-in.
@@ -47,7 +49,6 @@ enum Trouble {
 pub(super) struct SignIn {
     current: watch::Sender<Option<Signed>>,
     trouble: watch::Sender<Trouble>,
-    refusals: watch::Sender<u32>,
     /// The token of the present sign-in, or of the last one: what custody is compared with.
     token: Mutex<Option<SecretString>>,
 }
@@ -89,11 +90,6 @@ impl SignIn {
         self.end(number, Trouble::Cloned(number));
     }
 
-    /// The server accepted it.
-    pub(super) fn accepted(&self) {
-        self.refusals.send_if_modified(|n| std::mem::take(n) > 0);
-    }
-
     /// Keeps what the present sign-in is made with.
     fn holds(&self, token: SecretString) {
         *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token);
@@ -127,27 +123,36 @@ impl Team {
     pub(super) async fn stay_signed_in(&self) {
         let mut number = 0;
         let mut next = None;
+        let mut refusals = 0;
         loop {
             let client = match next.take() {
                 Some(client) => client,
                 None => self.load().await,
             };
             number += 1;
-            self.change(|f| (f.kept, f.ended, f.enrolling) = (Kept::Yes, None, false));
+            self.change(|f| (f.kept, f.ended, f.enrolling, f.custody) = (Kept::Yes, None, false, None));
             self.sign_in.trouble.send_replace(Trouble::None);
             self.sign_in.current.send_replace(Some(Signed { client: client.clone(), number }));
+            let began = self.install.clock.monotonic();
             let trouble = tokio::select! {
                 biased;
                 trouble = self.trouble() => trouble,
                 never = self.rotate_in_time(&client) => match never {},
             };
+            // One connection may be answered while another is refused: only time says that it was good.
+            if self.install.clock.monotonic() - began >= HELD {
+                refusals = 0;
+            }
             let then = match trouble {
                 Trouble::Cloned(_) => Then::Person(Ended::Cloned),
-                _ => self.recover(&client).await,
+                _ => self.recover(&client, &mut refusals).await,
             };
             match then {
                 Then::With(client) => next = Some(client),
-                Then::Person(ended) => self.wait_for_person(ended).await,
+                Then::Person(ended) => {
+                    self.wait_for_person(ended).await;
+                    refusals = 0;
+                }
             }
         }
     }
@@ -156,41 +161,50 @@ impl Team {
         if self.context().machine.is_some() { Kind::Machine } else { Kind::User }
     }
 
-    /// The credential out of custody. A locked or missing keyring is waited for; a missing credential
-    /// waits for a person.
+    /// The client with the credential out of custody. A missing credential waits for a person.
     async fn load(&self) -> Client {
-        let mut backoff = Backoff::new(CUSTODY_MS);
         loop {
             let fault = match self.kept_client().await {
-                Ok(client) => {
-                    self.change(|f| f.custody = None);
-                    return client;
-                }
+                Ok(client) => return client,
                 Err(fault) => fault,
             };
             tracing::warn!(context = %self.id, %fault, "no sign-in");
-            let wait = match fault {
-                SignInFault::Custody(fault) => {
-                    self.change(|f| f.custody = Some(fault.to_string()));
-                    backoff.next(&self.install.chance).max(Duration::from_secs(1))
-                }
-                SignInFault::Absent(_) => {
-                    self.change(|f| (f.custody, f.kept) = (None, Kept::No));
-                    HOUR
-                }
+            match fault {
                 SignInFault::Client(fault) => {
                     let now = self.now();
                     self.change(|f| f.heartbeat.failed(now, fault.sentence(), None));
-                    HOUR
                 }
-            };
-            self.pause_for(wait).await;
+                SignInFault::Absent(_) | SignInFault::Custody(_) => self.change(|f| f.kept = Kept::No),
+            }
+            self.pause_for(HOUR).await;
         }
+    }
+
+    /// A credential out of custody. A locked or missing keyring is waited for: it says nothing of the
+    /// credential in it.
+    async fn credential(&self, context: &Context, kind: Kind) -> Result<SecretString, SignInFault> {
+        let mut backoff = Backoff::new(CUSTODY_MS);
+        loop {
+            match self.install.credential(context, kind).await {
+                Err(SignInFault::Custody(fault)) => self.custody_fails(&fault, &mut backoff).await,
+                answered => {
+                    self.change(|f| f.custody = None);
+                    return answered;
+                }
+            }
+        }
+    }
+
+    /// Says what is wrong with custody, and waits; who unlocks it wakes this.
+    async fn custody_fails(&self, fault: &Fault, backoff: &mut Backoff) {
+        tracing::warn!(context = %self.id, %fault, "no sign-in");
+        self.change(|f| (f.custody, f.enrolling) = (Some(fault.to_string()), false));
+        self.pause_for(backoff.next(&self.install.chance).max(Duration::from_secs(1))).await;
     }
 
     async fn kept_client(&self) -> Result<Client, SignInFault> {
         let context = self.context();
-        let token = self.install.credential(&context, self.kind()).await?;
+        let token = self.credential(&context, self.kind()).await?;
         self.sign_in.holds(token.clone());
         self.install.client_as(&context, token)
     }
@@ -214,7 +228,6 @@ impl Team {
             _ = person.changed() => {}
             () = self.install.clock.sleep(bound) => {}
         }
-        self.sign_in.accepted();
         self.change(|f| f.ended = None);
     }
 
@@ -230,25 +243,21 @@ impl Team {
     /// What a refusal means and how it goes on (spec 06): another process may have rotated; else one
     /// enrollment by the person's credential, but not where somebody ended this machine on purpose, nor
     /// where another computer reports as it.
-    async fn recover(&self, refused: &Client) -> Then {
+    async fn recover(&self, refused: &Client, refusals: &mut u32) -> Then {
         let mut context = self.context();
-        if let Ok(token) = self.install.credential(&context, self.kind()).await
+        if let Ok(token) = self.credential(&context, self.kind()).await
             && self.sign_in.differs(&token)
         {
             self.sign_in.holds(token.clone());
             return Then::With(refused.with_token(token));
         }
-        let mut refusals = 0;
-        self.sign_in.refusals.send_modify(|n| {
-            *n += 1;
-            refusals = *n;
-        });
         let Some(machine) = context.machine.clone() else { return Then::Person(Ended::Expired) };
-        if refusals >= REFUSALS {
+        if *refusals + 1 >= REFUSALS {
             tracing::warn!(context = %self.id, refusals, "refused again and again: waiting for the person");
             return Then::Person(Ended::Expired);
         }
-        let person = match self.install.signed_in(&context, Kind::User).await {
+        let person = self.credential(&context, Kind::User).await;
+        let person = match person.and_then(|token| self.install.client_as(&context, token)) {
             Ok(person) => person.at("recover"),
             Err(_) => return Then::Person(Ended::Expired),
         };
@@ -259,17 +268,29 @@ impl Team {
         self.change(|f| f.enrolling = true);
         tracing::info!(context = %self.id, "the sign-in was refused: enrolling this machine again");
         match self.install.enroll(&mut context, &machine.name, false).await {
-            Ok(()) => self.enrolled(context).await,
-            Err(fault) => {
-                tracing::warn!(context = %self.id, %fault, "could not be enrolled again");
-                self.change(|f| f.enrolling = false);
-                if let JoinFault::Server(ClientError::Unreachable(_)) = fault {
-                    self.pause_for(ms(ASK_MS.1)).await;
-                    return Then::With(refused.clone());
-                }
-                Then::Person(Ended::Expired)
+            Ok(()) => {
+                *refusals += 1;
+                self.enrolled(context).await
             }
+            Err(fault) => self.not_enrolled(fault, refused).await,
         }
+    }
+
+    /// Only an answer about this machine is a refusal: what passes is waited for, and tried again.
+    async fn not_enrolled(&self, fault: JoinFault, refused: &Client) -> Then {
+        tracing::warn!(context = %self.id, %fault, "could not be enrolled again");
+        self.change(|f| f.enrolling = false);
+        match fault {
+            JoinFault::Custody(fault) => self.custody_fails(&fault, &mut Backoff::new(CUSTODY_MS)).await,
+            JoinFault::Server(fault) if !is_answer(&fault) => {
+                let wait = ms(ASK_MS.1).max(fault.retry_after().unwrap_or_default());
+                let (now, next) = (self.now(), i64::try_from(wait.as_millis()).unwrap_or(0));
+                self.change(|f| f.heartbeat.failed(now, fault.sentence(), Some(now + next)));
+                self.pause_for(wait).await;
+            }
+            _ => return Then::Person(Ended::Expired),
+        }
+        Then::With(refused.clone())
     }
 
     async fn enrolled(&self, context: Context) -> Then {
@@ -354,6 +375,11 @@ impl Team {
             tracing::error!(context = %self.id, %fault, "the context could not be saved");
         }
     }
+}
+
+/// Whether a server said of the request itself that it is refused: not that it has no time, not nothing.
+fn is_answer(fault: &ClientError) -> bool {
+    matches!(fault, ClientError::Refused(_)) && !fault.may_pass() && fault.retry_after().is_none()
 }
 
 enum Ask {

@@ -193,3 +193,62 @@ async fn a_credential_that_cannot_be_renewed_warns_before_its_end_and_then_says_
     assert!((1..=2).contains(&tries), "{tries} tries in an hour");
     connector.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_keyring_that_is_closed_when_a_credential_is_refused_is_waited_for() {
+    for fault in [Fault::Locked, Fault::Hung] {
+        let world = World::new();
+        let connector = world.connected().await;
+        world.until(&connector, "online").await;
+        world.keyring.fail(Some(fault.clone()));
+        world.server.state().machine_token = None;
+        world.until(&connector, "keyring_needed").await;
+        world.pass(300).await;
+        assert_eq!(connector.status().contexts[0].state.word(), "keyring_needed");
+        assert_eq!(world.server.count("machines"), 1, "nothing was enrolled meanwhile");
+        if fault == Fault::Hung {
+            world.keyring.fail(None);
+        }
+        connector.act(Action::UnlockKeyring).await.unwrap();
+        world.pass(5).await;
+        assert_eq!(connector.status().contexts[0].state.word(), "online");
+        connector.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_enroll_now_is_asked_again_and_is_no_refusal() {
+    for busy in [(503, "unavailable", None), (429, "rate_limited", Some("60")), (502, "unavailable", None)] {
+        let world = World::new();
+        let connector = world.connected().await;
+        world.until(&connector, "online").await;
+        {
+            let mut state = world.server.state();
+            state.machine_token = None;
+            state.refuse.insert("machines", busy);
+        }
+        let mut watch = connector.watch_status();
+        let mut words = Vec::new();
+        for _ in 0..300 {
+            world.pass(1).await;
+            words.push(watch.borrow_and_update().contexts[0].state.word());
+        }
+        assert!(!words.contains(&"expired"), "{busy:?}: {words:?}");
+        assert!(world.server.count("heartbeat") < 30, "no hot loop: {:?}", world.server.state().calls);
+        world.server.state().refuse.clear();
+        world.until(&connector, "online").await;
+        connector.shutdown().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_is_refused_while_reports_are_answered_makes_no_hot_loop() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().refuse.insert("get events", (403, "forbidden", None));
+    world.server.stream.send(None).unwrap();
+    world.pass(3_000).await;
+    assert!(world.server.count("machines") <= 3, "{}", world.server.count("machines"));
+    connector.shutdown().await;
+}
