@@ -3,16 +3,16 @@
 
 use crate::config::Server;
 use crate::custody::Place;
-use crate::home::{Home, private_file};
+use crate::home::Home;
 use serde::{Deserialize, Serialize};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Role;
 use teamlamp_wire::id::{MachineId, PrincipalId, ServerId, SourceId, TeamId};
 
-const FILE: &str = "contexts.json";
+pub(crate) const FILE: &str = "contexts.json";
 const VERSION: u32 = 1;
 
 /// One saved team connection.
@@ -114,8 +114,31 @@ impl Contexts {
 
     /// Reads them. `now` names the file that is kept aside.
     pub fn load(&self, now: Millis) -> Result<Loaded, ContextsFault> {
+        match self.read()? {
+            Some(contexts) => Ok(Loaded { contexts, kept_aside: None }),
+            // Another process may mend it at this moment: it is judged while nobody changes it.
+            None => self.read_or_keep_aside(&self.lock()?, now),
+        }
+    }
+
+    /// The contexts where there is a file that says them, which is left as it is.
+    pub(crate) fn saved(&self) -> Result<Option<Vec<Context>>, ContextsFault> {
+        if self.0.path(FILE).exists() { self.read() } else { Ok(None) }
+    }
+
+    fn read_or_keep_aside(&self, _locked: &File, now: Millis) -> Result<Loaded, ContextsFault> {
+        if let Some(contexts) = self.read()? {
+            return Ok(Loaded { contexts, kept_aside: None });
+        }
+        let aside = self.keep_aside(now)?;
+        tracing::error!(kept = %aside.display(), "contexts.json could not be read and was kept aside; join again, or mend that file and put it back");
+        Ok(Loaded { contexts: Vec::new(), kept_aside: Some(aside) })
+    }
+
+    /// The contexts; `None` where the file can't be understood.
+    fn read(&self) -> Result<Option<Vec<Context>>, ContextsFault> {
         let Some(bytes) = self.0.read(FILE).map_err(|cause| self.io(cause))? else {
-            return Ok(Loaded::default());
+            return Ok(Some(Vec::new()));
         };
         // The version is looked at first: the shape of a later one is not ours to judge.
         let version = serde_json::from_slice::<serde_json::Value>(&bytes)
@@ -124,31 +147,31 @@ impl Contexts {
         if version.is_some_and(|v| v > u64::from(VERSION)) {
             return Err(ContextsFault::Newer { path: self.0.path(FILE) });
         }
-        match serde_json::from_slice::<Document>(&bytes) {
-            Ok(document) => Ok(Loaded { contexts: document.contexts, kept_aside: None }),
-            Err(cause) => {
-                let aside = self.keep_aside(now)?;
-                tracing::error!(%cause, kept = %aside.display(), "contexts.json could not be read and was kept aside; join again, or mend that file and put it back");
-                Ok(Loaded { contexts: Vec::new(), kept_aside: Some(aside) })
-            }
-        }
+        let document = serde_json::from_slice::<Document>(&bytes)
+            .inspect_err(|cause| tracing::warn!(%cause, "contexts.json can't be read"));
+        Ok(document.ok().map(|document| document.contexts))
     }
 
     /// Changes them: read, change, write, while no other process of this home does.
-    pub fn update<R>(
+    ///
+    /// Gives them as they now are, and where a file that could not be read was put.
+    pub fn update(
         &self,
         now: Millis,
-        change: impl FnOnce(&mut Vec<Context>) -> R,
-    ) -> Result<R, ContextsFault> {
-        let lock = private_file(&self.0.path("contexts.lock")).map_err(|cause| self.io(cause))?;
-        lock.lock().map_err(|cause| self.io(cause))?;
-        let mut contexts = self.load(now)?.contexts;
-        let result = change(&mut contexts);
-        let document = Document { version: VERSION, contexts };
+        change: impl FnOnce(&mut Vec<Context>),
+    ) -> Result<Loaded, ContextsFault> {
+        let lock = self.lock()?;
+        let mut loaded = self.read_or_keep_aside(&lock, now)?;
+        change(&mut loaded.contexts);
+        let document = Document { version: VERSION, contexts: loaded.contexts.clone() };
         let mut bytes = serde_json::to_vec_pretty(&document).map_err(|cause| self.io(cause.into()))?;
         bytes.push(b'\n');
         self.0.write(FILE, &bytes).map_err(|cause| self.io(cause))?;
-        Ok(result)
+        Ok(loaded)
+    }
+
+    fn lock(&self) -> Result<File, ContextsFault> {
+        self.0.lock("contexts.lock").map_err(|cause| self.io(cause))
     }
 
     fn keep_aside(&self, now: Millis) -> Result<PathBuf, ContextsFault> {
@@ -262,7 +285,12 @@ pub(crate) mod tests {
             assert!(aside.to_string_lossy().ends_with(suffix), "{aside:?}");
             assert_eq!(fs::read_to_string(aside).unwrap(), text);
         }
-        contexts.update(78, |all| all.push(context("a"))).unwrap();
+        fs::write(home.path(FILE), "{").unwrap();
+        let updated = contexts.update(78, |all| all.push(context("a"))).unwrap();
+        assert!(
+            updated.kept_aside.unwrap().to_string_lossy().ends_with("broken-78"),
+            "who changes them is told"
+        );
         assert_eq!(contexts.load(79).unwrap().contexts.len(), 1);
         assert!(home.path("contexts.json.broken-77").exists());
     }

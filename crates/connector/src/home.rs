@@ -5,6 +5,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a lock of another process is waited for: 2 s, looked at each 20 ms.
+const LOCK_TRIES: usize = 100;
+const LOCK_WAIT: Duration = Duration::from_millis(20);
 
 /// The folder of one install (spec 06). Clones are the same folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,6 +89,25 @@ impl Home {
             let _ = fs::remove_file(&beside);
         }
         written
+    }
+
+    /// Waits until no other process holds this lock file, and holds it for as long as it is kept. One that
+    /// is held for long (by a process that was stopped) is a fault rather than a wait without an end.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "files are changed by blocking calls of a few milliseconds"
+    )]
+    pub fn lock(&self, name: &str) -> io::Result<fs::File> {
+        let file = private_file(&self.path(name))?;
+        for _ in 0..LOCK_TRIES {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(fs::TryLockError::Error(cause)) => return Err(cause),
+                Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_WAIT),
+            }
+        }
+        let why = format!("another process of Teamlamp holds {name} for long: end it");
+        Err(io::Error::new(io::ErrorKind::TimedOut, why))
     }
 
     /// A text that stays the same for this install and is told to nobody; made when it is first asked for.
@@ -176,6 +200,17 @@ mod tests {
         assert_eq!(home.read("f").unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(mode(&home.path("f")), 0o600);
         assert_eq!(fs::read_dir(home.folder()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn a_lock_that_nobody_gives_back_is_told_and_not_waited_for_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let held = home.lock("x.lock").unwrap();
+        let said = home.lock("x.lock").unwrap_err().to_string();
+        assert!(said.contains("x.lock") && said.contains("end it"), "{said}");
+        drop(held);
+        home.lock("x.lock").unwrap();
     }
 
     #[test]

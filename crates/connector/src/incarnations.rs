@@ -10,6 +10,7 @@ const KEPT: usize = 64;
 /// A fresh id for a run, remembered as this install's.
 pub(crate) fn fresh(home: &Home, chance: &Chance) -> std::io::Result<String> {
     let id = format!("inc_{:032x}", chance.bits());
+    let _lock = home.lock("incarnations.lock")?;
     let mut all = load(home)?;
     all.push(id.clone());
     let surplus = all.len().saturating_sub(KEPT);

@@ -29,6 +29,8 @@ pub(crate) struct Journal {
 struct Inner {
     recorder: Recorder,
     sharing: Sharing,
+    /// What the watchers found last.
+    found: Found,
     shown: AllShown,
     /// What the outbox's file says that the team was told.
     remembered: AllShown,
@@ -66,6 +68,7 @@ impl Journal {
         let inner = Inner {
             recorder: Recorder::resuming(told.clone()),
             sharing,
+            found: Found::default(),
             shown: AllShown::new(),
             remembered: told,
             settled: false,
@@ -82,7 +85,21 @@ impl Journal {
             return;
         }
         let mut inner = self.lock();
-        let shown = shown(found, &inner.sharing);
+        inner.found = found.clone();
+        self.show(inner);
+    }
+
+    /// Takes other sync rules: titles come and go with them at once.
+    pub(crate) fn share(&self, rules: Vec<SyncRule>) {
+        let mut inner = self.lock();
+        inner.sharing.rules = rules;
+        if inner.settled {
+            self.show(inner);
+        }
+    }
+
+    fn show(&self, mut inner: MutexGuard<'_, Inner>) {
+        let shown = shown(&inner.found, &inner.sharing);
         if inner.settled && shown == inner.shown {
             return;
         }
@@ -91,11 +108,6 @@ impl Journal {
         self.observe(&mut inner);
         drop(inner);
         self.changed.send_modify(|n| *n += 1);
-    }
-
-    /// Takes other sync rules; titles change with them, once the watchers say more.
-    pub(crate) fn share(&self, rules: Vec<SyncRule>) {
-        self.lock().sharing.rules = rules;
     }
 
     /// Reporting is paused, or resumed: nothing of the time between is kept.
@@ -243,6 +255,25 @@ mod tests {
         hiding.found(&found(&[("a", session("acme", Turn::Idle, 9))]));
         assert!(hiding.waiting(10).is_empty());
         assert_eq!(hiding.say().said, Said::of(&AllShown::new(), Default::default()));
+    }
+
+    #[test]
+    fn another_sharing_of_titles_is_told_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = journal(&Home::at(dir.path()), &[]);
+        journal.found(&found(&[("a", session("acme", Turn::Working, 5))]));
+        let (before, mut changed) = (journal.say().said, journal.watch());
+        let rule = |state: &str| crate::privacy::tests::rule(None, "titles", state);
+        journal.share(vec![rule("active")]);
+        assert!(changed.has_changed().unwrap(), "the next report is due");
+        changed.mark_unchanged();
+        assert_ne!(journal.say().said, before);
+        journal.share(vec![rule("paused")]);
+        assert_eq!(journal.say().said, before);
+        journal.share(vec![rule("paused")]);
+        changed.mark_unchanged();
+        journal.share(vec![rule("paused")]);
+        assert!(!changed.has_changed().unwrap(), "the same rules again are no news");
     }
 
     #[test]

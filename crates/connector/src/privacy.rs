@@ -114,7 +114,7 @@ pub(crate) mod tests {
         Found { settled: true, sessions, ..Found::default() }
     }
 
-    fn rule(root: Option<&str>, level: &str, state: &str) -> SyncRule {
+    pub(crate) fn rule(root: Option<&str>, level: &str, state: &str) -> SyncRule {
         SyncRule {
             id: "r".into(),
             machine_id: "mach_1".into(),

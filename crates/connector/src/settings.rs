@@ -2,7 +2,7 @@
 //! whether reporting is paused. Unreadable settings are a fault, never defaults: they might hide a root.
 
 use crate::custody::Place;
-use crate::home::{Home, private_file};
+use crate::home::Home;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -54,8 +54,7 @@ impl Settings {
 
     /// Changes them, and gives them as they now are.
     pub fn change(&self, change: impl FnOnce(&mut Chosen)) -> Result<Chosen, SettingsFault> {
-        let lock = private_file(&self.0.path("settings.lock")).map_err(|cause| self.fault(cause))?;
-        lock.lock().map_err(|cause| self.fault(cause))?;
+        let _lock = self.0.lock("settings.lock").map_err(|cause| self.fault(cause))?;
         let mut chosen = self.load()?;
         change(&mut chosen);
         let bytes = serde_json::to_vec_pretty(&chosen).map_err(|cause| self.fault(cause.into()))?;

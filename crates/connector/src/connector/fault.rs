@@ -47,6 +47,11 @@ pub enum ActFault {
     /// The contexts can't be read or saved.
     #[error(transparent)]
     Contexts(#[from] ContextsFault),
+    /// The saved contexts are damaged, or gone, while teams of them are connected.
+    #[error(
+        "The saved teams in {0} can't be read: what is connected stays so. Mend that file, or join again."
+    )]
+    Unreadable(std::path::PathBuf),
     /// The outbox can't be used.
     #[error(transparent)]
     Outbox(#[from] OutboxFault),

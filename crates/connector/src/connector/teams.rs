@@ -35,13 +35,15 @@ impl Connector {
     pub(super) async fn reload(&self) -> Result<(), ActFault> {
         let inner = &self.0;
         let _changing = inner.changing.lock().await;
-        let loaded = inner.install.contexts()?;
-        let wanted: Vec<_> = loaded
-            .contexts
-            .into_iter()
-            .filter(|c| inner.only.as_ref().is_none_or(|only| *only == c.id))
-            .collect();
         let running: Vec<_> = self.contexts();
+        let saved = match Contexts::of(&inner.install.home).saved()? {
+            Some(saved) => saved,
+            None if running.is_empty() => inner.install.contexts()?.contexts,
+            // A file that broke, or went, is no wish to leave: only a whole one without a team says that.
+            None => return Err(ActFault::Unreadable(inner.install.home.path(crate::contexts::FILE))),
+        };
+        let wanted: Vec<_> =
+            saved.into_iter().filter(|c| inner.only.as_ref().is_none_or(|only| *only == c.id)).collect();
         for old in running.iter().filter(|old| !wanted.contains(old)) {
             self.stop(&old.id).await;
         }

@@ -2,7 +2,7 @@
 //! and only where the person chose it.
 
 use super::{Fault, Keyring};
-use crate::home::{Home, private_file};
+use crate::home::Home;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use std::collections::BTreeMap;
@@ -39,8 +39,8 @@ impl FileKeyring {
     }
 
     fn change(&self, change: impl FnOnce(&mut Secrets)) -> Result<(), Fault> {
-        let lock = private_file(&self.0.path("secrets.lock")).and_then(|lock| lock.lock().map(|()| lock));
-        let _lock = lock.map_err(|cause| self.fault(&format!("can't be locked ({cause})")))?;
+        let _lock =
+            self.0.lock("secrets.lock").map_err(|cause| self.fault(&format!("can't be locked ({cause})")))?;
         let mut secrets = self.load()?;
         change(&mut secrets);
         let plain: BTreeMap<&str, &str> = secrets.iter().map(|(a, s)| (a.as_str(), s.as_str())).collect();

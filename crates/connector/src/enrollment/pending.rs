@@ -54,6 +54,7 @@ impl Pending {
     /// The joining of a wish: begun now, or within the last day.
     pub(super) fn of(home: &Home, wish: &Wish, clock: &Clock, chance: &Chance) -> Result<Self, JoinFault> {
         let (digest, now) = (wish.digest(), clock.now_ms());
+        let _lock = lock(home)?;
         let mut entries = load(home)?;
         // A spent code whose machine was not enrolled keeps its context for as long as it takes.
         entries.retain(|_, e| e.accepted.is_some() || (now - e.at).abs() < IDEMPOTENCY_MS);
@@ -80,6 +81,7 @@ impl Pending {
 
     /// The code is spent and the credential is kept.
     pub(super) fn accept(&self, context: &Context) -> Result<(), JoinFault> {
+        let _lock = lock(&self.home)?;
         let mut entries = load(&self.home)?;
         if let Some(entry) = entries.get_mut(&self.digest) {
             entry.accepted = Some(context.clone());
@@ -89,6 +91,7 @@ impl Pending {
 
     /// It is done.
     pub(super) fn finish(&self) -> Result<(), JoinFault> {
+        let _lock = lock(&self.home)?;
         let mut entries = load(&self.home)?;
         entries.remove(&self.digest);
         if entries.is_empty() {
@@ -101,6 +104,11 @@ impl Pending {
 
 fn key(text: &str) -> Result<IdempotencyKey, JoinFault> {
     IdempotencyKey::kept(text).ok_or_else(|| JoinFault::Pending(std::io::ErrorKind::InvalidData.into()))
+}
+
+/// Two joinings of one home change the file one after the other.
+fn lock(home: &Home) -> Result<std::fs::File, JoinFault> {
+    home.lock("joining.lock").map_err(JoinFault::Pending)
 }
 
 fn load(home: &Home) -> Result<Entries, JoinFault> {
@@ -143,6 +151,18 @@ mod tests {
         assert_ne!(pending(7, 2 * IDEMPOTENCY_MS), first);
         let text = String::from_utf8(home.read(FILE).unwrap().unwrap()).unwrap();
         assert!(!text.contains(wish(7).code.canonical()) && !text.contains(&wish(7).code.to_string()));
+    }
+
+    #[test]
+    fn joinings_at_the_same_time_lose_nothing_of_each_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let begin = |code| {
+            let (clock, chance) = (Clock::system(), Chance::system());
+            Pending::of(&home, &wish(code), &clock, &chance).unwrap().accept(&context("a")).unwrap();
+        };
+        std::thread::scope(|all| (0..8).for_each(|code| drop(all.spawn(move || begin(code)))));
+        assert_eq!(load(&home).unwrap().into_values().filter(|e| e.accepted.is_some()).count(), 8);
     }
 
     #[test]

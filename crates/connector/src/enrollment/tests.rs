@@ -146,3 +146,19 @@ async fn a_team_that_another_program_of_this_home_joined_is_connected_on_request
     world.until(&connector, "online").await;
     connector.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_file_of_contexts_that_breaks_ends_no_running_team() {
+    let world = World::new();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    std::fs::write(world.install.home.path("contexts.json"), "{ half").unwrap();
+    let said = connector.act(crate::Action::ConnectNow).await.unwrap_err().to_string();
+    assert!(said.contains("contexts.json") && said.contains("Mend"), "{said}");
+    world.install.contexts().unwrap();
+    let gone = connector.act(crate::Action::ConnectNow).await;
+    assert!(gone.is_err(), "the broken file was kept aside by another program");
+    world.pass(20).await;
+    assert_eq!(connector.status().contexts[0].state.word(), "online");
+    connector.shutdown().await;
+}
