@@ -102,6 +102,13 @@ impl Connector {
         let Config { install, sessions, only, door } = config;
         install.home.prepare()?;
         let claim = Claim::take(&install.home)?;
+        for name in ["secrets", "contexts", "settings", "joining", "incarnations"] {
+            let swept =
+                install.home.lock(&format!("{name}.lock")).and_then(|_locked| install.home.sweep(name));
+            if let Err(fault) = swept {
+                tracing::warn!(name, %fault, "what was left half-written could not be removed");
+            }
+        }
         let chosen = Settings::of(&install.home).load()?;
         let outbox = Outbox::open(&install.home, install.clock.now_ms())?;
         let incarnation = incarnations::fresh(&install.home, &install.chance)

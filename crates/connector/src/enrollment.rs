@@ -16,6 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use teamlamp_client::{Client, ClientError};
 use teamlamp_wire::account::{IssuedCredential, Role};
 use teamlamp_wire::envelope::ErrorCode;
+use teamlamp_wire::id::ServerId;
 use teamlamp_wire::invitation::{
     AcceptInvitation, Accepted, Code, JoinLink, PreviewInvitation, check_origin, is_in_clear,
 };
@@ -56,12 +57,37 @@ impl Install {
         let place = self.custody.prove().await?;
         let wish = Wish { server, code, person, team_name };
         let pending = Pending::of(&self.home, &wish, &self.clock, &self.chance)?;
-        let mut context = match pending.accepted()? {
+        let context = match pending.accepted()? {
             Some(context) => context,
             None => self.accept(&wish, &pending, place).await?,
         };
+        self.finish(context, &machine, &pending).await
+    }
+
+    /// Goes on with a joining of a server whose code was spent from here, and that was cut off before the
+    /// team was saved; `None` where there is none. For who runs that server: it may be elsewhere since.
+    pub async fn resume(
+        &self,
+        origin: &str,
+        server: &ServerId,
+        machine: &str,
+    ) -> Result<Option<Joined>, JoinFault> {
+        let machine = teamlamp_wire::name::clean(machine)
+            .map_err(|fault| JoinFault::Name(fault.sentence("The machine's name")))?;
+        let Some((pending, mut context)) = Pending::of_server(&self.home, server)? else { return Ok(None) };
+        context.origin = origin.to_owned();
+        self.finish(context, &machine, &pending).await.map(Some)
+    }
+
+    /// Enrolls this machine where it may be, and saves the team.
+    async fn finish(
+        &self,
+        mut context: Context,
+        machine: &str,
+        pending: &Pending,
+    ) -> Result<Joined, JoinFault> {
         if context.role > Role::Viewer {
-            self.enroll(&mut context, &machine, false).await?;
+            self.enroll(&mut context, machine, false).await?;
         }
         let joined = Joined {
             context: context.id.clone(),

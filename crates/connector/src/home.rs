@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long a lock of another process is waited for: 2 s, looked at each 20 ms.
@@ -77,7 +78,9 @@ impl Home {
     /// Replaces a file (0600) so that a crash leaves the old or the new one whole: written beside it,
     /// flushed to the disk, renamed over it.
     pub fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let beside = self.path(&format!("{name}.new-{}", std::process::id()));
+        static WRITES: AtomicU64 = AtomicU64::new(0);
+        let write = WRITES.fetch_add(1, Ordering::Relaxed);
+        let beside = self.path(&format!("{name}.new-{}-{write}", std::process::id()));
         let written = private_file(&beside).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()?;
@@ -89,6 +92,19 @@ impl Home {
             let _ = fs::remove_file(&beside);
         }
         written
+    }
+
+    /// Removes what a process that was killed while it wrote left beside `<name>.json`, which may hold
+    /// secrets: who holds `<name>.lock` knows that nobody writes it now.
+    pub(crate) fn sweep(&self, name: &str) -> io::Result<()> {
+        let beside = format!("{name}.json.new-");
+        for entry in fs::read_dir(&self.0)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(&beside) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until no other process holds this lock file, and holds it for as long as it is kept. One that
@@ -200,6 +216,18 @@ mod tests {
         assert_eq!(home.read("f").unwrap().as_deref(), Some(&b"new"[..]));
         assert_eq!(mode(&home.path("f")), 0o600);
         assert_eq!(fs::read_dir(home.folder()).unwrap().count(), 1, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_beside_a_file_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        for name in ["secrets.json", "secrets.json.new-5-0", "contexts.json.new-5-0"] {
+            fs::write(home.path(name), b"x").unwrap();
+        }
+        home.sweep("secrets").unwrap();
+        let kept = |name: &str| home.path(name).exists();
+        assert!(kept("secrets.json") && !kept("secrets.json.new-5-0") && kept("contexts.json.new-5-0"));
     }
 
     #[test]

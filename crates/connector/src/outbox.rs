@@ -10,7 +10,7 @@ use crate::privacy::{AllShown, Native, Sharing};
 use crate::recorder::{Change, What};
 pub use rows::{Kind, Row};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use teamlamp_clock::Chance;
@@ -144,12 +144,30 @@ impl Outbox {
                 db.prepare_cached("SELECT number, row FROM rows WHERE context = ? ORDER BY number LIMIT ?")?;
             let rows =
                 read.query_map(params![context, limit], |r| Ok((r.get(0)?, r.get::<_, String>(1)?)))?;
-            rows.map(|row| {
-                let (number, text) = row?;
-                Ok((number, serde_json::from_str(&text).map_err(invalid)?))
-            })
-            .collect()
+            let rows = rows.collect::<Result<Vec<(i64, String)>, _>>()?;
+            let mut readable = Vec::with_capacity(rows.len());
+            for (number, text) in rows {
+                match serde_json::from_str(&text) {
+                    Ok(row) => readable.push((number, row)),
+                    // It must not hide those behind it, and no later version will read it either.
+                    Err(fault) => {
+                        tracing::error!(context, number, %fault, "a row of the outbox can't be read and is dropped");
+                        db.execute("DELETE FROM rows WHERE number = ?", [number])?;
+                    }
+                }
+            }
+            Ok(readable)
         })
+    }
+
+    /// Forgets all contexts but these.
+    pub fn keep_only(&self, contexts: &BTreeSet<String>) -> Result<(), OutboxFault> {
+        let known = self.with(|db| {
+            db.prepare("SELECT context FROM rows UNION SELECT context FROM told")?
+                .query_map([], |r| r.get(0))?
+                .collect::<Result<Vec<String>, _>>()
+        })?;
+        known.iter().filter(|known| !contexts.contains(*known)).try_for_each(|gone| self.forget(gone))
     }
 
     /// How many rows wait for a context.

@@ -7,6 +7,7 @@ use crate::install::Install;
 use crate::journal::Journal;
 use crate::outbox::OutboxFault;
 use crate::team::{Parts, Team};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use teamlamp_clock::Tasks;
@@ -42,10 +43,15 @@ impl Connector {
             // A file that broke, or went, is no wish to leave: only a whole one without a team says that.
             None => return Err(ActFault::Unreadable(inner.install.home.path(crate::contexts::FILE))),
         };
+        let known: BTreeSet<_> = saved.iter().map(|context| context.id.clone()).collect();
         let wanted: Vec<_> =
             saved.into_iter().filter(|c| inner.only.as_ref().is_none_or(|only| *only == c.id)).collect();
         for old in running.iter().filter(|old| !wanted.contains(old)) {
             self.stop(&old.id).await;
+        }
+        // Somebody may have left a team while its connector still wrote, or crashed while leaving.
+        if let Err(fault) = inner.outbox.keep_only(&known) {
+            tracing::warn!(%fault, "what waits for teams that were left is still in the outbox");
         }
         for shown in inner.board.status().contexts.iter().filter(|c| wanted.iter().all(|w| w.id != c.id)) {
             inner.board.remove(&shown.id);

@@ -41,6 +41,8 @@ impl FileKeyring {
     fn change(&self, change: impl FnOnce(&mut Secrets)) -> Result<(), Fault> {
         let _lock =
             self.0.lock("secrets.lock").map_err(|cause| self.fault(&format!("can't be locked ({cause})")))?;
+        // What a write that was cut off left is a secret too, and nothing of it may stay behind.
+        self.0.sweep("secrets").map_err(|cause| self.fault(&format!("can't be tidied ({cause})")))?;
         let mut secrets = self.load()?;
         change(&mut secrets);
         let plain: BTreeMap<&str, &str> = secrets.iter().map(|(a, s)| (a.as_str(), s.as_str())).collect();
@@ -90,7 +92,9 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let again = FileKeyring::of(&home);
         assert_eq!(again.read("a/user").unwrap().unwrap().expose_secret(), "s1");
+        std::fs::write(home.path("secrets.json.new-7-0"), "s1 half").unwrap();
         again.forget("a/user").unwrap();
+        assert!(!home.path("secrets.json.new-7-0").exists(), "a write that was cut off");
         assert!(again.read("a/user").unwrap().is_none() && again.read("b/user").unwrap().is_some());
     }
 

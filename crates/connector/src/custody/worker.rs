@@ -39,6 +39,10 @@ impl Worker {
         let (answer, answered) = oneshot::channel();
         let call: Call = Box::new(move |keyring| {
             // Libraries of keyrings panicked where there was no bus: that must not end the thread.
+            // Nobody waits for it any more: done late, it would be done against what came after.
+            if answer.is_closed() {
+                return;
+            }
             let result = catch_unwind(AssertUnwindSafe(|| call(keyring)));
             let _ = answer.send(result.unwrap_or_else(|_| Err(Fault::Broken("its library panicked".into()))));
         });
@@ -108,8 +112,16 @@ mod tests {
         let short = Duration::from_millis(20);
         assert_eq!(worker.call(&clock, short, |k| k.read("a").map(|_| ())).await, Err(Fault::Hung));
         assert_eq!(worker.call(&clock, short, |k| k.forget("a")).await, Err(Fault::Hung), "it still hangs");
+        let late = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = late.clone();
+        let said = worker.call(&clock, short, move |_| {
+            told.store(true, std::sync::atomic::Ordering::SeqCst);
+            Ok(())
+        });
+        assert_eq!(said.await, Err(Fault::Hung));
         go_on.send(()).unwrap();
         assert_eq!(worker.call(&clock, Duration::from_secs(30), |k| k.forget("a")).await, Ok(()));
+        assert!(!late.load(std::sync::atomic::Ordering::SeqCst), "given up is given up");
     }
 
     #[tokio::test]

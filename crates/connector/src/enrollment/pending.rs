@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use teamlamp_client::IdempotencyKey;
 use teamlamp_clock::{Chance, Clock};
 use teamlamp_wire::Millis;
+use teamlamp_wire::id::ServerId;
 use teamlamp_wire::invitation::Code;
 use teamlamp_wire::limits::IDEMPOTENCY_MS;
 
@@ -62,6 +63,15 @@ impl Pending {
         let key = entries.entry(digest.clone()).or_insert_with(fresh).key.clone();
         save(home, &entries)?;
         Ok(Self { home: home.clone(), digest, key })
+    }
+
+    /// The joining of a server whose code was spent and that was not finished.
+    pub(super) fn of_server(home: &Home, server: &ServerId) -> Result<Option<(Self, Context)>, JoinFault> {
+        let found = load(home)?.into_iter().find_map(|(digest, entry)| {
+            let context = entry.accepted.filter(|context| context.server_id == *server)?;
+            Some((Self { home: home.clone(), digest, key: entry.key }, context))
+        });
+        Ok(found)
     }
 
     /// The key of the acceptance by somebody new to the server.

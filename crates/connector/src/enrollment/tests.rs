@@ -162,3 +162,38 @@ async fn a_file_of_contexts_that_breaks_ends_no_running_team() {
     assert_eq!(connector.status().contexts[0].state.word(), "online");
     connector.shutdown().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_the_server_goes_on_with_a_joining_whose_code_is_gone() {
+    let world = World::new();
+    let (origin, server) = ("http://127.0.0.1:9999", "srv_1".into());
+    assert!(world.install.resume(origin, &server, "laptop").await.unwrap().is_none());
+    world.server.state().refuse_enroll = Some((503, "unavailable"));
+    world.install.join(world.wish()).await.unwrap_err();
+    world.server.state().refuse_enroll = None;
+    assert!(world.install.resume(origin, &"srv_2".into(), "laptop").await.unwrap().is_none());
+    let joined = world.install.resume(origin, &server, "laptop").await.unwrap().unwrap();
+    assert_eq!((joined.team.as_str(), joined.machine.as_deref()), ("Acme", Some("laptop")));
+    let saved = world.install.contexts().unwrap().contexts;
+    assert_eq!((saved.len(), saved[0].origin.as_str()), (1, origin), "the server listens elsewhere now");
+    assert_eq!(world.server.count("accept"), 1, "the code was spent once");
+    assert!(world.install.resume(origin, &server, "laptop").await.unwrap().is_none(), "it is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_team_that_is_no_longer_saved_is_forgotten() {
+    let world = World::new();
+    let outbox = crate::outbox::Outbox::open(&world.install.home, 1).unwrap();
+    let told = crate::privacy::shown(
+        &crate::privacy::tests::found(&[(
+            "a",
+            crate::privacy::tests::session("acme", teamlamp_wire::session::Turn::Idle, 5),
+        )]),
+        &crate::privacy::Sharing::default(),
+    );
+    outbox.remember("long-gone", &told).unwrap();
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    assert!(outbox.told("long-gone").unwrap().is_empty());
+    connector.shutdown().await;
+}

@@ -176,3 +176,12 @@ fn a_row_becomes_an_event_with_its_own_id_and_time() {
         })
     );
 }
+
+#[test]
+fn a_row_that_cannot_be_read_hides_none_behind_it() {
+    let (_dir, outbox) = outbox();
+    keep(&outbox, &[turned("a", Turn::Idle, Turn::Working, 1), turned("b", Turn::Idle, Turn::Working, 2)]);
+    outbox.with(|db| db.execute("UPDATE rows SET row = '{' WHERE native_id = 'a'", [])).unwrap();
+    assert_eq!(said(&outbox).len(), 1);
+    assert_eq!(outbox.waiting("c").unwrap(), 1, "it is gone");
+}
