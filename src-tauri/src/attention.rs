@@ -1,6 +1,6 @@
 //! Who waits for a person, in all teams: what the lamp, the tray's menu and notifications speak of.
 
-use crate::model::Model;
+use crate::model::{Model, Team};
 use teamlamp_wire::Millis;
 use teamlamp_wire::id::SessionId;
 use teamlamp_wire::local::{ContextStatus, State};
@@ -27,40 +27,41 @@ pub(crate) struct Waiting {
     pub news: bool,
 }
 
-/// Whether what is known of a team is current.
+/// Whether the team is reached.
 pub(crate) fn is_connected(state: &State) -> bool {
     matches!(state, State::Online | State::Degraded { .. } | State::ReadOnly)
+}
+
+/// The teams of which what is known is current: also in a pause, which stops reporting and not reading.
+pub(crate) fn current(model: &Model) -> impl Iterator<Item = (&ContextStatus, &Team)> {
+    let contexts = model.status.contexts.iter();
+    let known = contexts.filter_map(|context| Some((context, model.teams.get(&context.id)?)));
+    known.filter(|(context, team)| match &context.state {
+        State::Paused { .. } => team.follows,
+        state => is_connected(state),
+    })
 }
 
 /// Everybody who waits, the longest first. Who waits for somebody else, because a teammate took it, and
 /// who is only remembered, because the connection is gone, does not count.
 pub(crate) fn waiting(model: &Model) -> Vec<Waiting> {
-    let mut all: Vec<Waiting> = model
-        .status
-        .contexts
-        .iter()
-        .filter(|context| is_connected(&context.state))
-        .flat_map(|context| of_team(model, context))
-        .collect();
+    let mut all: Vec<Waiting> = current(model).flat_map(|(context, team)| of_team(context, team)).collect();
     all.sort_by(|a, b| (a.since, &a.session).cmp(&(b.since, &b.session)));
     all
 }
 
-fn of_team<'a>(model: &'a Model, context: &'a ContextStatus) -> impl Iterator<Item = Waiting> + 'a {
-    let teams = model.teams.get(&context.id).into_iter();
-    teams.flat_map(move |team| {
-        let waits = team.live().filter(|session| session.turn.waits());
-        let for_me = waits.filter(|s| s.claimed_by.as_ref().is_none_or(|by| *by == context.principal_id));
-        for_me.map(move |session| Waiting {
-            session: session.id.clone(),
-            turn: session.turn,
-            since: session.turn_since,
-            project: project(session),
-            harness: session.harness.clone(),
-            machine: team.machines.get(&session.machine_id).map(|m| m.name.clone()).unwrap_or_default(),
-            own: context.machine_id.as_ref() == Some(&session.machine_id),
-            news: team.saw_begin(&session.id),
-        })
+fn of_team<'a>(context: &'a ContextStatus, team: &'a Team) -> impl Iterator<Item = Waiting> + 'a {
+    let waits = team.live().filter(|session| session.turn.waits());
+    let for_me = waits.filter(|s| s.claimed_by.as_ref().is_none_or(|by| *by == context.principal_id));
+    for_me.map(move |session| Waiting {
+        session: session.id.clone(),
+        turn: session.turn,
+        since: session.turn_since,
+        project: project(session),
+        harness: session.harness.clone(),
+        machine: team.machines.get(&session.machine_id).map(|m| m.name.clone()).unwrap_or_default(),
+        own: context.machine_id.as_ref() == Some(&session.machine_id),
+        news: team.saw_begin(&session.id),
     })
 }
 
@@ -92,6 +93,15 @@ mod tests {
         let all = waiting(&model(State::Online, sessions));
         let ids: Vec<_> = all.iter().map(|w| (w.session.as_str(), w.machine.as_str(), w.own)).collect();
         assert_eq!(ids, [("sess_2", "b", false), ("sess_1", "a", true), ("sess_4", "b", false)]);
+    }
+
+    #[test]
+    fn a_pause_stops_reporting_and_not_reading() {
+        let mut model =
+            model(State::Paused { until: None }, vec![session("s", "mach_b", Turn::WaitingInput, 1)]);
+        assert!(waiting(&model).is_empty(), "nothing comes: it is only remembered");
+        model.teams.values_mut().for_each(|team| team.follows = true);
+        assert_eq!(waiting(&model).len(), 1);
     }
 
     #[test]

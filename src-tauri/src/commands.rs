@@ -10,7 +10,7 @@ use teamlamp_client::event::HistoryQuery;
 use teamlamp_wire::invitation::CreateInvitation;
 use teamlamp_wire::window::{
     Failure, HISTORY_MAX, HistoryAsk, HistoryPage, Invite, Invited, JoinAccept, JoinFrom, JoinPreview,
-    Joined, OpenPlace, Patch, PauseFor, SetCustody, ShowTeam, StartTeam, WindowState,
+    Joined, OpenPlace, Patch, PauseFor, PendingJoin, SetCustody, ShowTeam, StartTeam, WindowState,
 };
 
 type Answer<T> = Result<T, Failure>;
@@ -51,8 +51,17 @@ pub(crate) async fn join_preview(shell: State<'_, Shell>, request: JoinFrom) -> 
 /// Joins the team of an invitation, once the person confirmed it.
 #[tauri::command]
 pub(crate) async fn join_accept(shell: State<'_, Shell>, request: JoinAccept) -> Answer<Joined> {
+    let used = match &request.invitation {
+        JoinFrom::Link { link } => Some(PendingJoin { link: link.clone() }),
+        JoinFrom::Code { .. } => None,
+    };
     let joined = shell.teams.join(request).await?;
-    shell.desktop.change(|model| model.pending_join = None);
+    // A link that came meanwhile still waits for its own answer.
+    shell.desktop.change(|model| {
+        if model.pending_join == used {
+            model.pending_join = None;
+        }
+    });
     Ok(joined)
 }
 
@@ -83,9 +92,12 @@ pub(crate) async fn invite(shell: State<'_, Shell>, request: Invite) -> Answer<I
     Ok(Invited { code, link, qr_svg, expires_at: made.invitation.expires_at, origin, only_this_computer })
 }
 
-/// Skips every wait.
+/// Skips every wait; a server of this computer that did not start is tried again.
 #[tauri::command]
 pub(crate) async fn connect_now(shell: State<'_, Shell>) -> Answer<()> {
+    if shell.desktop.read(|model| model.local_server.as_ref().is_some_and(|server| server.error.is_some())) {
+        shell.local.start().await.map_err(|fault| of_local(&fault))?;
+    }
     shell.teams.connect_now().await
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn of_act(fault: &ActFault) -> Failure {
         ActFault::Custody(fault) => failure("keyring", fault.to_string()),
         ActFault::Join(fault) => of_join(fault),
         ActFault::Unknown(_) => failure("not_found", fault.to_string()),
-        ActFault::Settings(_) | ActFault::Contexts(_) | ActFault::Outbox(_) => {
+        ActFault::Settings(_) | ActFault::Contexts(_) | ActFault::Unreadable(_) | ActFault::Outbox(_) => {
             failure("internal", fault.to_string())
         }
     }

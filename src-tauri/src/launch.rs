@@ -10,7 +10,7 @@ use crate::tray::Tray;
 use crate::{commands, parts, platform, react};
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tauri::{AppHandle, Manager, RunEvent};
 use teamlamp_clock::{Chance, Clock, Tasks};
 use teamlamp_connector::{Home, names};
@@ -42,7 +42,8 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp=info"));
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colour =
+        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
     let written = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)
@@ -62,6 +63,7 @@ fn launch(start: Start) -> Result<(), String> {
     let home = Home::locate(home.as_deref()).map_err(|fault| fault.to_string())?;
     let single = tauri_plugin_single_instance::Builder::new().dbus_id(instance).callback(later_start).build();
     let app = tauri::Builder::default()
+        .manage(Early::default())
         .plugin(single)
         .plugin(tauri_plugin_deep_link::init())
         .plugin(tauri_plugin_notification::init())
@@ -102,8 +104,18 @@ fn launch(start: Start) -> Result<(), String> {
 fn later_start(app: &AppHandle, arguments: Vec<String>, _folder: String) {
     let start = arguments::parse(arguments.get(1..).unwrap_or_default()).unwrap_or(Start::Window);
     tracing::info!(?start, "the program was started again");
-    shell::start(app, start);
+    let early = app.state::<Early>();
+    // Held to the end, so that a start can't fall between the look and the note of it.
+    let mut early = early.0.lock().unwrap_or_else(PoisonError::into_inner);
+    match app.try_state::<Shell>() {
+        Some(_) => shell::start(app, start),
+        None => *early = Some(start),
+    }
 }
+
+/// A later start that came while this one was still coming up; the last one counts.
+#[derive(Default)]
+struct Early(Mutex<Option<Start>>);
 
 /// Starts everything, once Tauri is there.
 fn set_up(app: &AppHandle, home: Home, start: Start) {
@@ -137,4 +149,9 @@ fn set_up(app: &AppHandle, home: Home, start: Start) {
     shell::spawn(app, "signals", platform::quit_on_signal(app.clone()));
     platform::take_links(app);
     shell::start(app, start);
+    let early = app.state::<Early>();
+    let early = early.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(start) = early {
+        shell::start(app, start);
+    }
 }

@@ -32,6 +32,12 @@ pub(crate) enum LocalFault {
 impl std::fmt::Display for LocalFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            // The teams' links and saved connections name the port, so another one would be no help.
+            Self::Start(StartError::PortInUse { address }) => write!(
+                f,
+                "The team server of this computer does not start: another program has its port {}. End that program, then choose Connect now.",
+                address.port()
+            ),
             Self::Start(fault) => write!(f, "The team server of this computer does not start: {fault}."),
             Self::Memory(fault) => write!(
                 f,

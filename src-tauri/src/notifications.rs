@@ -14,6 +14,8 @@ const WINDOW_MAX: usize = 4;
 const WINDOW_MS: i64 = 60_000;
 /// The most that are told one by one when they come at once.
 const AT_ONCE_MAX: usize = 2;
+/// How many waits are remembered.
+const KNOWN_MAX: usize = 1_000;
 /// The most projects that a folded notification names.
 const NAMED_MAX: usize = 3;
 
@@ -41,8 +43,8 @@ pub(crate) enum Announcement {
 /// What was announced, so that nothing is twice.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Announcer {
-    /// Who waited when it was last asked, and since when.
-    before: BTreeMap<SessionId, Option<Millis>>,
+    /// Who waits or waited, and since when. It outlives a lost connection, after which all are found anew.
+    known: BTreeMap<SessionId, Option<Millis>>,
     /// Who is to be told once the flood is over.
     held: BTreeSet<SessionId>,
     /// When notifications were shown within the last minute.
@@ -57,12 +59,19 @@ impl Announcer {
     /// sessions of this machine are not spoken of.
     pub(crate) fn step(&mut self, waiting: &[Waiting], paused: bool, now: Millis) -> Vec<Announcement> {
         let mut told = self.close(waiting);
-        let now_waiting = waiting.iter().map(|w| (w.session.clone(), w.since)).collect();
-        let before = std::mem::replace(&mut self.before, now_waiting);
-        let news = waiting.iter().filter(|w| w.news && before.get(&w.session) != Some(&w.since));
-        let speakable = news.filter(|w| !(paused && w.own)).map(|w| w.session.clone());
-        self.held.extend(speakable);
-        self.held.retain(|id| self.before.contains_key(id));
+        let waits = |id: &SessionId| waiting.iter().any(|w| w.session == *id);
+        for w in waiting {
+            let known = self.known.insert(w.session.clone(), w.since);
+            if w.news && known != Some(w.since) && !(paused && w.own) {
+                self.held.insert(w.session.clone());
+            }
+        }
+        // Of a wait without a beginning it can't be told whether it is the same one.
+        self.known.retain(|id, since| since.is_some() || waits(id));
+        if self.known.len() > KNOWN_MAX {
+            self.known.retain(|id, _| waits(id));
+        }
+        self.held.retain(waits);
         while self.shown_at.front().is_some_and(|at| now - at >= WINDOW_MS) {
             self.shown_at.pop_front();
         }
@@ -72,6 +81,8 @@ impl Announcer {
             return told;
         }
         self.held.clear();
+        // Who waits for something else now is spoken of once.
+        told.extend(self.replace(&due));
         if due.len() <= AT_ONCE_MAX.min(free) {
             told.extend(due.into_iter().map(|w| self.show(now, &[w], title(w), body(w))));
         } else {
@@ -96,10 +107,20 @@ impl Announcer {
         Announcement::Show { number, title, body, session: of[0].session.clone() }
     }
 
+    fn replace(&mut self, due: &[&Waiting]) -> Vec<Announcement> {
+        self.open.values_mut().for_each(|of| of.retain(|id| due.iter().all(|w| w.session != *id)));
+        self.close_empty()
+    }
+
     fn close(&mut self, waiting: &[Waiting]) -> Vec<Announcement> {
         let still = |id: &SessionId| waiting.iter().any(|w| w.session == *id);
+        self.open.values_mut().for_each(|of| of.retain(still));
+        self.close_empty()
+    }
+
+    fn close_empty(&mut self) -> Vec<Announcement> {
         let over: Vec<i32> =
-            self.open.iter().filter(|(_, of)| !of.iter().any(still)).map(|(number, _)| *number).collect();
+            self.open.iter().filter(|(_, of)| of.is_empty()).map(|(number, _)| *number).collect();
         over.into_iter()
             .map(|number| {
                 self.open.remove(&number);
@@ -161,6 +182,26 @@ mod tests {
         assert_eq!(shown(&told), [("project-1 waits on ada-laptop", "Claude Code asks for approval.")]);
         assert!(announcer.step(&[waits(1, 100)], false, 200).is_empty());
         assert_eq!(shown(&announcer.step(&[waits(1, 300)], false, 300)).len(), 1, "it asks again");
+    }
+
+    #[test]
+    fn a_connection_that_was_lost_tells_nobody_twice() {
+        let mut announcer = Announcer::default();
+        assert_eq!(shown(&announcer.step(&[waits(1, 100)], false, 100)).len(), 1);
+        // Offline nobody is known to wait; back, the same session waits since the same moment.
+        assert_eq!(announcer.step(&[], false, 200), [Announcement::Close { number: 1 }]);
+        assert!(announcer.step(&[waits(1, 100)], false, 300).is_empty());
+        assert_eq!(shown(&announcer.step(&[waits(1, 400)], false, 400)).len(), 1, "a new wait is news");
+    }
+
+    #[test]
+    fn who_waits_for_something_else_is_spoken_of_once() {
+        let mut announcer = Announcer::default();
+        announcer.step(&[waits(1, 100)], false, 100);
+        let asks = Waiting { turn: Turn::WaitingInput, ..waits(1, 200) };
+        let told = announcer.step(&[asks], false, 200);
+        assert_eq!(told[0], Announcement::Close { number: 1 });
+        assert_eq!(shown(&told), [("project-1 waits on ada-laptop", "Claude Code asks a question.")]);
     }
 
     #[test]

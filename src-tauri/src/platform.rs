@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tauri::{AppHandle, Manager};
 use tauri_plugin_deep_link::DeepLinkExt;
+use teamlamp_wire::window::Notice;
 use tokio::sync::watch;
 
 const IDENTIFIER: &str = "dev.teamlamp";
@@ -95,26 +96,35 @@ async fn follow_bus(
     use crate::tray::watcher::panel;
     use futures_util::StreamExt;
 
-    let (mut panels, mut schemes) = (bus.panel_changes().await?, bus.colour_schemes().await?);
+    let mut panels = bus.panel_changes().await?;
+    // A desktop without a portal has its panel all the same.
+    let mut schemes = bus.colour_schemes().await.unwrap_or_else(|fault| {
+        tracing::info!(%fault, "the desktop does not say its colours");
+        futures_util::stream::empty().boxed()
+    });
     tell.send_replace(panel(bus.colour_scheme().await));
-    let shows = bus.shows_our_icon().await;
-    say_tray_missing(app, !shows);
-    if !shows {
-        crate::windows::open(app);
-    }
+    say_whether_shown(app, bus.shows_our_icon().await);
     loop {
         tokio::select! {
             biased;
-            Some(()) = panels.next() => say_tray_missing(app, !bus.shows_our_icon().await),
+            Some(()) = panels.next() => say_whether_shown(app, bus.shows_our_icon().await),
             Some(scheme) = schemes.next() => drop(tell.send_replace(panel(scheme))),
             else => return Ok(()),
         }
     }
 }
 
+/// A tray that goes takes the lamp with it: the window comes in its place.
+#[cfg(target_os = "linux")]
+fn say_whether_shown(app: &AppHandle, shows: bool) {
+    say_tray_missing(app, !shows);
+    if !shows {
+        crate::windows::open(app);
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn say_tray_missing(app: &AppHandle, is_missing: bool) {
-    use teamlamp_wire::window::Notice;
     app.state::<Shell>().desktop.change(|model| model.notice(Notice::TrayMissing, is_missing));
 }
 
@@ -162,12 +172,15 @@ pub(crate) fn take_links(app: &AppHandle) {
         return;
     }
     let handle = app.clone();
-    let registered = tauri::async_runtime::spawn_blocking(move || {
+    shell::spawn_blocking(app, "links", move || {
         if let Err(fault) = handle.deep_link().register_all() {
-            tracing::info!(%fault, "links are not handed to this program by the system");
+            let what = format!(
+                "Links to invitations do not open here ({fault}): paste them under Join instead. On Linux, xdg-utils opens them."
+            );
+            tracing::warn!("{what}");
+            handle.state::<Shell>().desktop.change(|model| model.notice(Notice::Problem { what }, true));
         }
     });
-    drop(registered);
 }
 
 #[cfg(test)]

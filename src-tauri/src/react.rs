@@ -3,7 +3,7 @@
 
 use crate::attention::waiting;
 use crate::notifications::{Announcement, Announcer};
-use crate::shell::Shell;
+use crate::shell::{self, Shell};
 use crate::tray::Drawn;
 use crate::tray::menu::{lamp, menu, summary};
 use crate::tray::panel::Panel;
@@ -36,7 +36,7 @@ pub(crate) async fn react(app: AppHandle, panel: watch::Receiver<Panel>) {
             let drawn = Drawn {
                 lamp: lamp(model),
                 panel: panel_now,
-                words: plain_line(&summary(model)),
+                words: plain_line(&summary(model, now)),
                 items: menu(model, now),
             };
             (drawn, announcer.step(&waiting(model), model.status.paused.is_some(), now))
@@ -70,7 +70,7 @@ impl Clicks {
         let answered = app.notification().on_action(move |performed| {
             let number = performed.notification().map(|n| n.id());
             if let Some(session) = number.and_then(|number| known.session(number)) {
-                crate::shell::show_session(&handle, session);
+                shell::show_session(&handle, session);
             }
         });
         if let Err(fault) = answered {
@@ -92,13 +92,13 @@ impl Clicks {
                 }
             }
             Announcement::Close { number } => {
-                let app = app.clone();
+                let handle = app.clone();
                 // The plugin waits for the bus here, which the loop's own thread must not.
-                drop(tauri::async_runtime::spawn_blocking(move || {
-                    if let Err(fault) = app.notification().remove_active(vec![number]) {
+                shell::spawn_blocking(app, "notification", move || {
+                    if let Err(fault) = handle.notification().remove_active(vec![number]) {
                         tracing::info!(%fault, "a notification could not be taken away");
                     }
-                }));
+                });
             }
         }
     }

@@ -13,10 +13,14 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tauri::{AppHandle, Manager};
 use teamlamp_clock::{Clock, Tasks};
 use teamlamp_wire::id::SessionId;
-use teamlamp_wire::window::{OpenPlace, PendingJoin, Place};
+use teamlamp_wire::window::{Notice, OpenPlace, PendingJoin, Place};
+
+/// How long a service of the desktop may keep a task waiting.
+const BLOCKED_MAX: Duration = Duration::from_secs(10);
 
 /// The parts of the running app.
 pub(crate) struct Shell {
@@ -63,7 +67,11 @@ pub(crate) fn start(app: &AppHandle, start: Start) {
 /// Shows a link and asks about it; nothing is done with it before the person confirmed.
 pub(crate) fn ask_to_join(app: &AppHandle, link: String) {
     let shell = app.state::<Shell>();
-    shell.desktop.change(|model| model.pending_join = Some(PendingJoin { link }));
+    shell.desktop.change(|model| {
+        model.pending_join = Some(PendingJoin { link });
+        // Asked for anew each time: the same link, opened again, is a wish to see its question again.
+        model.go(OpenPlace { place: Place::Join, session: None });
+    });
     windows::open(app);
 }
 
@@ -99,7 +107,7 @@ pub(crate) fn choose(app: &AppHandle, choice: Choice) {
     }
 }
 
-/// Runs what was chosen; a failure opens the window, which shows the state that led to it.
+/// Runs what was chosen; a failure opens the window, which says it.
 fn attempt(
     app: &AppHandle,
     what: &'static str,
@@ -109,6 +117,9 @@ fn attempt(
     spawn(app, what, async move {
         if let Err(failure) = work.await {
             tracing::warn!(what, why = %failure.message, "a choice of the tray did not work");
+            let said = [Some(failure.message), failure.next].into_iter().flatten().collect::<Vec<_>>();
+            let problem = Notice::Problem { what: said.join(" ") };
+            handle.state::<Shell>().desktop.change(|model| model.notice(problem, true));
             windows::open(&handle);
         }
     });
@@ -123,6 +134,18 @@ pub(crate) fn spawn(app: &AppHandle, name: &'static str, work: impl Future<Outpu
         if AssertUnwindSafe(work).catch_unwind().await.is_err() {
             tracing::error!(name, "a part of the app failed, so the app ends");
             end(&handle, 1);
+        }
+    });
+}
+
+/// Does something that waits for the bus or another program, beside the loops; nothing waits long for it.
+pub(crate) fn spawn_blocking(app: &AppHandle, name: &'static str, work: impl FnOnce() + Send + 'static) {
+    let clock = app.state::<Shell>().clock.clone();
+    spawn(app, name, async move {
+        #[expect(clippy::disallowed_methods, reason = "awaited below, for as long as it may take")]
+        let done = tokio::task::spawn_blocking(work);
+        if clock.within(BLOCKED_MAX, done).await.is_none() {
+            tracing::warn!(name, "nothing answers; it is not waited for any longer");
         }
     });
 }
@@ -146,7 +169,7 @@ fn end(app: &AppHandle, code: i32) {
     Tasks::new().spawn_to_end("quit", async move {
         teams.shutdown().await;
         local.stop().await;
-        tasks.shutdown(std::time::Duration::from_millis(500)).await;
+        tasks.shutdown(Duration::from_millis(500)).await;
         handle.exit(code);
     });
 }

@@ -6,13 +6,13 @@ pub(crate) mod panel;
 #[cfg(target_os = "linux")]
 pub(crate) mod watcher;
 
-use menu::{Choice, Item, Lamp};
+use menu::{Choice, Item, Lamp, has_shape_of};
 use panel::Panel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use tauri::image::Image;
-use tauri::menu::{MenuBuilder, MenuItemBuilder};
+use tauri::menu::{Menu, MenuBuilder, MenuItemBuilder};
 use tauri::tray::{TrayIcon, TrayIconBuilder};
 use tauri::{AppHandle, Wry};
 
@@ -23,6 +23,8 @@ pub(crate) const ID: &str = "teamlamp";
 pub(crate) struct Tray {
     icon: TrayIcon,
     drawn: Mutex<Option<Drawn>>,
+    /// The menu that stands there; changed on the main thread alone.
+    menu: Arc<Mutex<Option<Menu<Wry>>>>,
 }
 
 /// Everything that can be seen of it.
@@ -62,14 +64,13 @@ impl Tray {
                 .build(app)
         }));
         match made {
-            Ok(Ok(icon)) => Ok(Self { icon, drawn: Mutex::new(None) }),
+            Ok(Ok(icon)) => Ok(Self { icon, drawn: Mutex::default(), menu: Arc::default() }),
             Ok(Err(fault)) => Err(format!("The tray icon can't be made: {fault}.")),
             Err(_) => Err("The tray icon can't be made: install libayatana-appindicator3-1.".into()),
         }
     }
 
-    /// Draws the tray where it differs from what is drawn. The menu is built anew as a whole: single
-    /// changes get lost on some desktops.
+    /// Draws the tray where it differs from what is drawn.
     pub(crate) fn draw(&self, app: &AppHandle, to: Drawn) {
         let mut drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         if drawn.as_ref() == Some(&to) {
@@ -77,9 +78,10 @@ impl Tray {
         }
         let before = drawn.replace(to.clone());
         drop(drawn);
-        let (icon, app_handle) = (self.icon.clone(), app.clone());
+        let (icon, app_handle, menu) = (self.icon.clone(), app.clone(), self.menu.clone());
         let shown = app.run_on_main_thread(move || {
-            if let Err(fault) = show(&icon, &app_handle, before.as_ref(), &to) {
+            let mut menu = menu.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(fault) = show(&icon, &app_handle, &mut menu, before.as_ref(), &to) {
                 tracing::warn!(%fault, "the tray could not be drawn");
             }
         });
@@ -89,15 +91,41 @@ impl Tray {
     }
 }
 
-fn show(icon: &TrayIcon, app: &AppHandle, before: Option<&Drawn>, to: &Drawn) -> tauri::Result<()> {
+fn show(
+    icon: &TrayIcon,
+    app: &AppHandle,
+    menu: &mut Option<Menu<Wry>>,
+    before: Option<&Drawn>,
+    to: &Drawn,
+) -> tauri::Result<()> {
     if before.is_none_or(|b| (b.lamp, b.panel) != (to.lamp, to.panel)) {
         icon.set_icon_with_as_template(Some(picture(to.lamp, to.panel)?), to.panel == Panel::Template)?;
     }
     if before.is_none_or(|b| b.words != to.words) {
         icon.set_tooltip(Some(&to.words))?;
     }
-    if before.is_none_or(|b| b.items != to.items) {
-        icon.set_menu(Some(built(app, &to.items)?))?;
+    match (before, &menu) {
+        (Some(before), Some(menu)) if has_shape_of(&before.items, &to.items) => {
+            reword(menu, &before.items, &to.items)?;
+        }
+        _ => {
+            let new = built(app, &to.items)?;
+            icon.set_menu(Some(new.clone()))?;
+            *menu = Some(new);
+        }
+    }
+    Ok(())
+}
+
+/// Changes the words of entries and leaves the entries: a menu that is built anew takes itself away from
+/// under the pointer of whoever has it open, and their click with it.
+fn reword(menu: &Menu<Wry>, before: &[Item], to: &[Item]) -> tauri::Result<()> {
+    for (entry, (before, to)) in menu.items()?.iter().zip(before.iter().zip(to)) {
+        if let (Some(entry), Item::Line(text) | Item::Choice(_, text)) = (entry.as_menuitem(), to)
+            && before != to
+        {
+            entry.set_text(text)?;
+        }
     }
     Ok(())
 }

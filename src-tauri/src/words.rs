@@ -50,10 +50,14 @@ pub(crate) fn harness(name: &str) -> String {
 
 /// How long ago something began: `just now`, `31 s`, `4 min`, `1 h 04`, `3 d`.
 pub(crate) fn ago(since: Millis, now: Millis) -> String {
-    let seconds = (now - since).max(0) / 1000;
+    if now - since < 5_000 { "just now".into() } else { span(now - since) }
+}
+
+/// How long something lasts: `31 s`, `4 min`, `1 h 04`, `3 d`.
+pub(crate) fn span(length_ms: Millis) -> String {
+    let seconds = length_ms.max(0) / 1000;
     match seconds {
-        0..5 => "just now".into(),
-        5..60 => format!("{seconds} s"),
+        0..60 => format!("{seconds} s"),
         60..3600 => format!("{} min", seconds / 60),
         3600..86_400 => format!("{} h {:02}", seconds / 3600, seconds / 60 % 60),
         _ => format!("{} d", seconds / 86_400),

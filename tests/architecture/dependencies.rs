@@ -47,18 +47,10 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ),
     ("rusqlite", &["teamlamp-server", "teamlamp-connector"], "only stores know SQL"),
     ("keyring", &["teamlamp-connector"], "custody is one place"),
-    (
-        "reqwest",
-        &["teamlamp-client"],
-        "one client, so one policy for TLS, proxies and redirects",
-    ),
+    ("reqwest", &["teamlamp-client"], "one client, so one policy for TLS, proxies and redirects"),
     ("notify", &["teamlamp-connector"], "files are watched in one place"),
     ("rand", &["teamlamp-clock"], "randomness has one gate"),
-    (
-        "anyhow",
-        &["teamlamp-testkit", "teamlamp-load"],
-        "libraries have typed errors",
-    ),
+    ("anyhow", &["teamlamp-testkit", "teamlamp-load"], "libraries have typed errors"),
 ];
 
 /// Normal dependencies of each workspace member, by name.

@@ -71,6 +71,11 @@ impl Bus {
         self.connection.request_name(WATCHER).await.expect("the name is free");
     }
 
+    /// The desktop's panel ends.
+    pub(crate) async fn hide_panel(&self) {
+        self.connection.release_name(WATCHER).await.expect("the name is ours");
+    }
+
     /// The tray icons that registered: bus name and path.
     pub(crate) fn icons(&self) -> Vec<(String, String)> {
         let items = self.record().items.clone();

@@ -39,6 +39,16 @@ async fn an_opened_link_joins_after_one_confirmation_and_not_before() {
     let mut bad = ben.start_app(&["teamlamp://join?server=http://example.org&code=7K3QF-9XW2M"]);
     until("a bad link ends too", async || bad.ended().is_some()).await;
     other.says("Plain http is only allowed to this computer or a private address").await;
+
+    // The code is used up by now: whoever opens its link is told so, each time anew.
+    for _ in 0..2 {
+        other.go("Now").await;
+        other.says("2 machines online").await;
+        let mut again = ben.start_app(&[&link]);
+        until("one more start ends", async || again.ended().is_some()).await;
+        other.says("This invitation was used up").await;
+    }
+    other.picture("join-used-up-dark").await;
     no_secret_is_anywhere(&ben);
 }
 

@@ -1,7 +1,7 @@
 //! The tray as a panel reads it: the lamp's picture and the menu, over the bus; and a click on an entry.
 
 use crate::bus::Bus;
-use crate::wait::eventually;
+use crate::wait::{eventually, until};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -58,13 +58,16 @@ pub(crate) async fn read(bus: &Bus) -> Option<Tray> {
 
 /// Chooses the entry of the menu that begins with `label`.
 pub(crate) async fn choose(bus: &Bus, label: &str) {
-    let entry = eventually(format!("the menu has {label}"), async || {
-        nodes(bus).await?.into_iter().find(|(_, text)| text.starts_with(label))
-    });
-    let (id, _) = entry.await;
-    let menu = menu(bus).await.expect("the tray has a menu");
-    let event = (id, "clicked", Value::from(0i32), 0u32);
-    menu.call::<_, _, ()>("Event", &event).await.expect("the menu takes a click");
+    // The menu may be built anew between reading and clicking; a panel then shows the new one.
+    until(format!("the menu takes a click on {label}"), async || {
+        let Some(entries) = nodes(bus).await else { return false };
+        let Some((id, _)) = entries.into_iter().find(|(_, text)| text.starts_with(label)) else {
+            return false;
+        };
+        let Some(menu) = menu(bus).await else { return false };
+        menu.call::<_, _, ()>("Event", &(id, "clicked", Value::from(0i32), 0u32)).await.is_ok()
+    })
+    .await;
 }
 
 async fn menu(bus: &Bus) -> Option<Proxy<'static>> {

@@ -2,7 +2,7 @@
 //! and log for a secret that should not be there.
 
 use crate::computer::{Computer, Keyring, With};
-use crate::panel::tray_shows;
+use crate::panel::{choose, tray_shows};
 use crate::story::start_team;
 use crate::wait::until;
 use std::fs;
@@ -70,6 +70,17 @@ async fn without_a_tray_the_window_opens_and_says_so_even_when_it_was_to_stay_hi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a screen and a session bus: scripts/desktop-test runs it"]
+async fn a_panel_that_ends_brings_the_window_in_its_place() {
+    let computer = Computer::boot("panel-ends", With::default()).await;
+    let _app = computer.start_app(&["--hidden"]);
+    tray_shows(&computer.bus, "the lamp", |t| t.lamp == "off").await;
+    assert!(!computer.shows_window());
+    computer.bus.hide_panel().await;
+    until("the window opens", async || computer.shows_window()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a screen and a session bus: scripts/desktop-test runs it"]
 async fn a_list_of_teams_that_cannot_be_read_is_kept_and_said() {
     let computer =
         Computer::boot("broken-contexts", With { keyring: Keyring::Absent, ..With::default() }).await;
@@ -107,4 +118,16 @@ async fn a_port_in_use_is_no_obstacle_and_the_port_stays_afterwards() {
     let began = window.state_has("its lists were read", read_at).await;
     window.state_has("its lists are read again", |s| (read_at(s)? > began + 14_000).then_some(())).await;
     assert!(!window.text().await.contains("What you see is from"));
+
+    // A port that somebody took meanwhile: said, wherever it was asked for, and mended without a restart.
+    choose(&computer.bus, "Stop the local server").await;
+    window.state_has("the server stopped", |s| (s["local_server"]["running"] == false).then_some(())).await;
+    let port = first.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).expect("a port");
+    let taken = std::net::TcpListener::bind(("127.0.0.1", port)).expect("it is free now");
+    choose(&computer.bus, "Start the local server").await;
+    window.says(&format!("another program has its port {port}. End that program")).await;
+    window.picture("port-taken-light").await;
+    drop(taken);
+    window.click("Connect now").await;
+    window.says("1 machine online").await;
 }

@@ -2,7 +2,7 @@
 // the whole state again when one is missing. One reading at a time.
 
 import { asFailure, type Backend } from "./backend";
-import { apply, catchUp } from "./store";
+import { apply, catchUp, reread } from "./store";
 import type { Failure } from "./wire/Failure";
 import type { Patch } from "./wire/Patch";
 import type { WindowState } from "./wire/WindowState";
@@ -51,7 +51,7 @@ export class Live {
     this.#waiting = [];
     try {
       for (let tries = 0; tries < 2; tries++) {
-        const whole = await this.#backend.call("state");
+        const whole = reread(this.state, await this.#backend.call("state"));
         const caught = catchUp(whole, this.#waiting);
         this.state = caught ?? whole;
         this.failure = null;

@@ -29,6 +29,12 @@ export function catchUp(state: WindowState, patches: Patch[]): WindowState | nul
   return now;
 }
 
+/** A state that was read anew as a whole: that it names the same place is no wish to go there again. */
+export function reread(before: WindowState | null, whole: WindowState): WindowState {
+  const same = before?.place.place === whole.place.place && before.place.session === whole.place.session;
+  return same ? { ...whole, place: before.place } : whole;
+}
+
 function step(state: WindowState, change: Change): WindowState {
   switch (change.change) {
     case "status":

@@ -30,13 +30,11 @@ impl Feed {
     }
 
     /// Appends an event that is newer than all that it holds; others are there already.
-    pub(crate) fn event(&mut self, sequence: i64, event: Event, replay: bool) -> bool {
-        if sequence <= self.last {
-            return false;
+    pub(crate) fn event(&mut self, sequence: i64, event: Event, replay: bool) {
+        if sequence > self.last {
+            self.last = sequence;
+            self.push(FeedItem::Event { sequence, event, replay });
         }
-        self.last = sequence;
-        self.push(FeedItem::Event { sequence, event, replay });
-        true
     }
 
     /// Appends the receipt of a gap.

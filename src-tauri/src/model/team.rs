@@ -27,6 +27,11 @@ pub(crate) struct Team {
     pub sessions: BTreeMap<SessionId, SessionRow>,
     /// Its events.
     pub feed: Feed,
+    /// Whether its events come as they happen.
+    pub follows: bool,
+    /// The last event of the stream. What the lists and the history told meanwhile does not count: an
+    /// event's own news, that a wait begins, is in neither.
+    streamed: i64,
     /// Sessions whose present turn was seen to begin; of the others it is only known.
     seen_to_begin: BTreeSet<SessionId>,
 }
@@ -81,9 +86,11 @@ impl Team {
 
     /// Takes in an event of the stream. `replay`: it tells of the past, so that nobody is notified of it.
     pub(crate) fn event(&mut self, sequence: i64, event: &Event, replay: bool, now: Millis) -> Again {
-        if !self.feed.event(sequence, event.clone(), replay) {
+        if sequence <= self.streamed {
             return Again::NOTHING;
         }
+        self.streamed = sequence;
+        self.feed.event(sequence, event.clone(), replay);
         self.read_at = Some(now);
         match event.resource.kind.as_str() {
             "machine" => self.machine_event(event),
@@ -91,6 +98,11 @@ impl Team {
             "team" | "principal" => Again::TEAM,
             _ => Again::NOTHING,
         }
+    }
+
+    /// The server's database was put back: what it tells now may have numbers that were told before.
+    pub(crate) fn restored(&mut self) {
+        self.streamed = 0;
     }
 
     fn machine_event(&mut self, event: &Event) -> Again {
@@ -127,7 +139,12 @@ impl Team {
             self.sessions.remove(&id);
             return Again::NOTHING;
         }
-        if let Some((_, turn)) = turn_told(event) {
+        // A list that was read after the event knows better.
+        let told = turn_told(event).map(|(_, turn)| turn).filter(|_| {
+            let known = self.sessions.get(&id).and_then(|row| row.session.turn_since);
+            known.is_none_or(|known| since(event) >= known)
+        });
+        if let Some(turn) = told {
             if turn.waits() && !replay {
                 self.seen_to_begin.insert(id.clone())
             } else {
@@ -144,7 +161,7 @@ impl Team {
             "session.ended" => session.live = false,
             _ => {}
         }
-        if let Some((_, turn)) = turn_told(event) {
+        if let Some(turn) = told {
             if session.turn != turn {
                 session.claimed_by = None;
             }
@@ -244,6 +261,28 @@ mod tests {
         assert!(team.saw_begin(&"sess_1".into()));
         team.event(4, &turned("idle", 9_700), false, 9_700);
         assert!(!team.saw_begin(&"sess_1".into()));
+    }
+
+    #[test]
+    fn what_comes_while_the_lists_are_read_is_news_all_the_same() {
+        let mut team = team();
+        let began = turned("waiting_approval", 2_000);
+        let sequenced =
+            |sequence, event: &Event| Sequenced { sequence, event: event.clone(), source_id: None };
+        // The history that is read after the lists knows the event before the stream's copy is taken.
+        team.history(vec![sequenced(7, &began)], 2_010);
+        assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::Working);
+        team.event(7, &began, false, 2_020);
+        assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::WaitingApproval);
+        assert!(team.saw_begin(&"sess_1".into()));
+        assert_eq!(team.feed.items().len(), 1, "the feed shows it once");
+        // A list that is newer than an event that waited knows better.
+        team.lists(vec![machine("mach_a")], vec![session("sess_1", "mach_a", Turn::Idle, 3_000)], 3_010);
+        team.event(8, &turned("waiting_input", 2_500), false, 3_020);
+        assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::Idle);
+        assert!(
+            !team.saw_begin(&"sess_1".into()) || team.sessions[&"sess_1".into()].session.turn == Turn::Idle
+        );
     }
 
     #[test]

@@ -100,9 +100,16 @@ impl Following {
                     ResyncReason::ServerRestored => GapReason::ServerRestored,
                     _ => GapReason::Unknown,
                 };
-                self.change(|team| team.feed.gap(now, reason, events_missed, pruned_through));
+                self.change(|team| {
+                    if reason == GapReason::ServerRestored {
+                        team.restored();
+                    }
+                    team.feed.gap(now, reason, events_missed, pruned_through);
+                });
             }
-            Followed::Frame { .. } | Followed::Connected { .. } | Followed::Dropped { .. } => {}
+            Followed::Connected { .. } => drop(self.change(|team| team.follows = true)),
+            Followed::Dropped { .. } => drop(self.change(|team| team.follows = false)),
+            Followed::Frame { .. } => {}
             Followed::Ended { why } => {
                 tracing::info!(context = %self.context, ?why, "the team's events ended")
             }

@@ -1,9 +1,9 @@
 //! What the tray shows, as pure functions of the model: the lamp, its words, the menu. Drawing it and
 //! doing what is chosen is [`super`]'s.
 
-use crate::attention::{Waiting, is_connected, waiting};
+use crate::attention::{Waiting, current, is_connected, waiting};
 use crate::model::Model;
-use crate::words::{ago, count, harness, plain, plain_line};
+use crate::words::{ago, count, harness, plain, plain_line, span};
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Role;
 use teamlamp_wire::id::SessionId;
@@ -97,6 +97,16 @@ impl Choice {
     }
 }
 
+/// Whether two menus are the same entries in the same order, whatever their words.
+pub(crate) fn has_shape_of(one: &[Item], other: &[Item]) -> bool {
+    let same = |(one, other): (&Item, &Item)| match (one, other) {
+        (Item::Line(_), Item::Line(_)) | (Item::Separator, Item::Separator) => true,
+        (Item::Choice(one, _), Item::Choice(other, _)) => one == other,
+        _ => false,
+    };
+    one.len() == other.len() && one.iter().zip(other).all(same)
+}
+
 /// How the lamp looks. What the person has to mend comes before all; what is only remembered of a team
 /// that can't be reached counts for nothing.
 pub(crate) fn lamp(model: &Model) -> Lamp {
@@ -117,7 +127,7 @@ pub(crate) fn lamp(model: &Model) -> Lamp {
 }
 
 /// The same in words: the tooltip, and the menu's first line.
-pub(crate) fn summary(model: &Model) -> String {
+pub(crate) fn summary(model: &Model, now: Millis) -> String {
     let contexts = &model.status.contexts;
     if let Some(question) = &model.custody {
         return question.why.clone();
@@ -126,8 +136,15 @@ pub(crate) fn summary(model: &Model) -> String {
         return context.state.sentence();
     }
     if let Some(pause) = model.status.paused {
-        let until = if pause.until.is_some() { "for a while" } else { "until you resume it" };
-        return format!("Reporting is paused {until}");
+        let until = match pause.until {
+            Some(until) => format!("for {} more", span(until - now)),
+            None => "until you resume it".into(),
+        };
+        let waiting = match waiting(model).len() {
+            0 => String::new(),
+            n => format!(" · {n} waiting"),
+        };
+        return format!("Reporting is paused {until}{waiting}");
     }
     if contexts.is_empty() {
         return "Not part of a team yet".into();
@@ -150,7 +167,7 @@ pub(crate) fn summary(model: &Model) -> String {
 /// The whole menu.
 pub(crate) fn menu(model: &Model, now: Millis) -> Vec<Item> {
     let choice = |choice, text: &str| Item::Choice(choice, text.to_owned());
-    let mut items = vec![Item::Line(plain_line(&summary(model)))];
+    let mut items = vec![Item::Line(plain_line(&summary(model, now)))];
     let waiting = waiting(model);
     let waits = waiting.iter().take(WAITING_MAX);
     items.extend(waits.map(|w| Item::Choice(Choice::Session(w.session.clone()), waits_line(w, now))));
@@ -176,6 +193,7 @@ pub(crate) fn menu(model: &Model, now: Millis) -> Vec<Item> {
             (_, true) => items.push(Item::Line("Local server: running".into())),
             (_, false) => items.push(Item::Line("Local server: stopped".into())),
         }
+        items.extend(server.error.as_deref().map(|why| Item::Line(plain_line(why))));
         items.push(if server.running {
             choice(Choice::StopServer, "Stop the local server")
         } else {
@@ -198,8 +216,7 @@ fn waits_line(waiting: &Waiting, now: Millis) -> String {
 }
 
 fn connected(model: &Model) -> impl Iterator<Item = &crate::model::Team> {
-    let contexts = model.status.contexts.iter().filter(|context| is_connected(&context.state));
-    contexts.filter_map(|context| model.teams.get(&context.id))
+    current(model).map(|(_, team)| team)
 }
 
 fn online(model: &Model) -> usize {
@@ -322,17 +339,17 @@ mod tests {
     #[test]
     fn a_crowd_is_cut_to_five_a_pause_can_be_ended_and_a_viewer_invites_nobody() {
         let crowd = (0..9).map(|n| session(&format!("sess_{n}"), "mach_a", Turn::WaitingInput, n)).collect();
-        let mut model = model(State::Online, crowd);
+        let mut model = model(State::Paused { until: Some(9) }, crowd);
         model.status.paused = Some(Pause { until: Some(9) });
         if let Some(team) = model.teams.get_mut("acme") {
-            team.role = Some(Role::Viewer);
+            (team.role, team.follows) = (Some(Role::Viewer), true);
         }
         model.local_server = Some(LocalServer { running: false, origin: None, error: None });
         let items = menu(&model, 10);
         let sessions = items.iter().filter(|i| matches!(i, Item::Choice(Choice::Session(_), _))).count();
         assert_eq!(sessions, 5);
         let texts = texts(&items);
-        assert_eq!(texts[0], "(Reporting is paused for a while)");
+        assert_eq!(texts[0], "(Reporting is paused for a while · 9 waiting)");
         assert!(
             texts.contains(&"Resume reporting".into()) && !texts.contains(&"Invite…".into()),
             "{texts:?}"
