@@ -130,7 +130,7 @@ pub(crate) struct Events {
     #[arg(long, short)]
     pub(crate) follow: bool,
     /// Go on after this cursor (of a frame) rather than from a snapshot.
-    #[arg(long, value_name = "CURSOR", requires = "follow")]
+    #[arg(long, value_name = "CURSOR", requires = "follow", conflicts_with = "since")]
     pub(crate) after: Option<String>,
     /// Only these kinds, `session.turn,custom.cli.*` for instance.
     #[arg(long, value_name = "a,b")]
@@ -193,8 +193,8 @@ pub(crate) struct Invite {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Pause {
-    /// For how long: 30m, 1h [default: until resumed].
-    #[arg(long = "for", value_name = "TIME", value_parser = crate::words::duration)]
+    /// For how long: 30m, 1h, at most ten years [default: until resumed].
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::words::pause)]
     pub(crate) time: Option<i64>,
 }
 
@@ -248,6 +248,8 @@ mod tests {
             "teamlamp sing",
             "teamlamp events --after c",
             "teamlamp events --since soon",
+            "teamlamp events --follow --after c --since 1d",
+            "teamlamp pause --for 4000d",
             "teamlamp serve --init-team Acme",
             "teamlamp serve --as Ada",
             "teamlamp serve --listen nowhere",

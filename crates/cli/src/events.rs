@@ -20,6 +20,11 @@ use teamlamp_wire::id::MachineId;
 const DAY_S: i64 = 86_400;
 
 pub(crate) async fn run(args: &Events, wish: Option<&str>, out: &Out) -> Result<(), Fail> {
+    if args.follow && args.since.is_some() && out.json {
+        return Err(Fail::usage(
+            "Frames begin with a snapshot: leave --since out, or read the past without --follow.",
+        ));
+    }
     let kinds = args.kinds.as_deref().map(KindFilter::parse).transpose().map_err(Fail::usage)?;
     let (install, context, client) = setup::person(wish, "events", out).await?;
     let filter = filter(args, kinds.unwrap_or_default(), &context, &client, out.json).await?;

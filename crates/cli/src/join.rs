@@ -15,6 +15,8 @@ const SCHEME: &str = "teamlamp:";
 
 pub(crate) async fn run(args: Join, out: &Out) -> Result<(), Fail> {
     let install = setup::install()?;
+    // Saved teams that can't be read are put aside, which is said.
+    setup::contexts(&install, out)?;
     let invitation = invitation(&args)?;
     let asks = !args.yes;
     if asks && !can_ask() {

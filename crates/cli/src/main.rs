@@ -62,8 +62,8 @@ async fn run(args: Args, out: &Out) -> Result<(), Fail> {
             None => events::run(&it, context, out).await,
         },
         Command::Invite(it) => invite::run(&it, context, out).await,
-        Command::Pause(it) => pause::pause(&it, out).await,
-        Command::Resume => pause::resume(out).await,
+        Command::Pause(it) => pause::pause(&it, context, out).await,
+        Command::Resume => pause::resume(context, out).await,
         Command::Leave(it) => leave::run(&it, context, out).await,
         Command::Generate(it) => generate::run(&it, out),
     }

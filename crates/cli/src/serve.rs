@@ -50,7 +50,7 @@ pub(crate) async fn run(args: Serve, out: &Out) -> Result<(), Fail> {
     let server = Server::start(config).await.map_err(told)?;
     let done = async {
         let made = match &args.init_team {
-            Some(team) => Some(first_team(&server, team, &args).await?),
+            Some(team) => Some(first_team(&server, team, &args, out).await?),
             None => None,
         };
         announce(&server, &data, &name, made.as_ref(), out)?;
@@ -113,20 +113,27 @@ fn told(fault: StartError) -> Fail {
 }
 
 /// Makes the first team and its owner, and enrolls this machine: the owner's code is accepted here.
-async fn first_team(server: &Server, team: &str, args: &Serve) -> Result<Joined, Fail> {
+async fn first_team(server: &Server, team: &str, args: &Serve, out: &Out) -> Result<Joined, Fail> {
+    let install = setup::install()?;
+    setup::contexts(&install, out)?;
+    let names = suggested();
+    let machine = args.machine.clone().unwrap_or(names.machine);
     let Some(link) = server.owner_link() else {
+        // An earlier start may have been cut off between the owner's code and the saved team.
+        if let Some(joined) = install.resume(server.origin(), server.server_id(), &machine).await? {
+            return Ok(joined);
+        }
         return Err(Fail::failed(
             "This server has a team already: --init-team is for an empty data folder. Start it without, or name another --data.",
         ));
     };
-    let names = suggested();
     let accept = JoinAccept {
         invitation: JoinFrom::Link { link: link.to_string() },
         person: args.person.clone().unwrap_or(names.person),
-        machine: args.machine.clone().unwrap_or(names.machine),
+        machine,
         team_name: Some(team.to_owned()),
     };
-    Ok(setup::install()?.join(accept).await?)
+    Ok(install.join(accept).await?)
 }
 
 fn announce(server: &Server, data: &Path, name: &str, made: Option<&Joined>, out: &Out) -> Result<(), Fail> {

@@ -79,6 +79,16 @@ pub(crate) async fn person(
     Ok((install, context, client))
 }
 
+/// The door did not answer: no connector runs here, or one that runs does not answer, which is told.
+pub(crate) fn none_runs(install: &Install) -> Result<(), Fail> {
+    match claim::holder(&install.home).map_err(Fail::failed)? {
+        None => Ok(()),
+        Some(pid) => Err(Fail::failed(format!(
+            "A connector runs here (pid {pid}) and does not answer, so that it may go on reporting: try again, or end it."
+        ))),
+    }
+}
+
 /// The door of the connector that may run for an install.
 pub(crate) fn door(install: &Install) -> Result<Door, Fail> {
     let socket = install.home.path(claim::SOCKET);

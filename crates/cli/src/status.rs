@@ -34,7 +34,10 @@ pub(crate) async fn run(wish: Option<&str>, out: &Out) -> Result<(), Fail> {
             status.contexts.retain(|c| contexts.iter().any(|meant| meant.id == c.id));
             running(&status, out)
         }
-        Err(ClientError::Unreachable(_)) => not_running(&contexts, out),
+        Err(ClientError::Unreachable(_)) => {
+            setup::none_runs(&install)?;
+            not_running(&contexts, out)
+        }
         Err(fault) => Err(fault.into()),
     }
 }
@@ -77,6 +80,10 @@ fn not_running(contexts: &[Context], out: &Out) -> Result<(), Fail> {
         ) {
             out.line(&row(label, &text, out))?;
         }
+        if let Some(machine) = &context.machine {
+            let ends = sign_in(machine.credential_expires_at, out, out.clock.now_ms());
+            out.line(&row("sign-in", &ends, out))?;
+        }
     }
     Err(Fail::not_connected("No connector runs here, so nothing is reported: `teamlamp connect` starts one."))
 }
@@ -89,6 +96,7 @@ fn known(context: &Context) -> Value {
         "principal_id": context.principal_id, "principal_name": context.principal_name,
         "machine_id": context.machine.as_ref().map(|m| &m.id),
         "machine_name": context.machine.as_ref().map(|m| &m.name),
+        "credential_expires_at": context.machine.as_ref().map(|m| m.credential_expires_at),
     })
 }
 
@@ -142,15 +150,23 @@ fn health(context: &ContextStatus, out: &Out, now: Millis) -> Vec<(&'static str,
         rows.push(("next try", format!("in {}", words::length(at - now))));
     }
     if let Some(at) = context.credential_expires_at {
-        let left = at - now;
-        let warning = if left < CREDENTIAL_WARNING_MS { ": it could not be renewed yet" } else { "" };
-        rows.push(("sign-in", format!("ends {}{warning}", moment(out, at, now))));
+        rows.push(("sign-in", sign_in(at, out, now)));
     }
     if let Some(offset) = context.clock_offset_ms.filter(|offset| offset.abs() >= 30_000) {
         let side = if offset > 0 { "ahead of" } else { "behind" };
         rows.push(("clock", format!("{} {side} the server's", words::length(offset.abs()))));
     }
     rows
+}
+
+/// When the machine's credential ends.
+fn sign_in(at: Millis, out: &Out, now: Millis) -> String {
+    let when = moment(out, at, now);
+    match at - now {
+        i64::MIN..=0 => format!("ended {when}"),
+        left if left < CREDENTIAL_WARNING_MS => format!("ends {when}: it could not be renewed yet"),
+        _ => format!("ends {when}"),
+    }
 }
 
 fn agents(sessions: &[LocalSession]) -> String {

@@ -25,6 +25,15 @@ pub(crate) fn duration(text: &str) -> Result<i64, String> {
     Ok(i64::from(count) * seconds)
 }
 
+/// How long a pause may be: as long as the local door takes it for, ten years.
+pub(crate) fn pause(text: &str) -> Result<i64, String> {
+    let seconds = duration(text)?;
+    if seconds > 10 * 365 * 86_400 {
+        return Err("a pause is at most ten years long; without --for it has no end".to_owned());
+    }
+    Ok(seconds)
+}
+
 /// A length of time as people say it: `31 s`, `4 min`, `1 h 04`, `3 d`.
 pub(crate) fn length(time_ms: i64) -> String {
     let seconds = time_ms.max(0) / 1_000;

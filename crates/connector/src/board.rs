@@ -118,6 +118,13 @@ impl Board {
         self.publish(inner);
     }
 
+    /// Shows another run: one took this one's place, and it goes on as a fresh one.
+    pub(crate) fn incarnation(&self, id: &str) {
+        let mut inner = self.lock();
+        id.clone_into(&mut inner.about.incarnation_id);
+        self.publish(inner);
+    }
+
     /// Shows other sessions.
     pub(crate) fn sessions(&self, found: &Found) {
         let mut inner = self.lock();

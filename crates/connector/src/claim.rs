@@ -62,6 +62,29 @@ impl Claim {
     }
 }
 
+/// Which process runs the connector of a home, if one does; 0 where it did not say yet.
+///
+/// # Errors
+/// Where the lock can't be looked at.
+pub fn holder(home: &Home) -> Result<Option<u32>, ClaimFault> {
+    let io = |cause| ClaimFault::Io { folder: home.folder().to_owned(), cause };
+    let mut file = match File::open(home.path(FILE)) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(io(cause)),
+    };
+    match file.try_lock_shared() {
+        // Given back at once; a claim that is taken in this moment is refused, and taken on the next try.
+        Ok(()) => Ok(None),
+        Err(TryLockError::Error(cause)) => Err(io(cause)),
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            Ok(Some(pid.trim().parse().unwrap_or(0)))
+        }
+    }
+}
+
 impl Drop for Claim {
     fn drop(&mut self) {
         // Closing would do; a process forked meanwhile by somebody else's library could hold it open.
@@ -80,7 +103,9 @@ mod tests {
         let first = Claim::take(&home).unwrap();
         let told = Claim::take(&home).unwrap_err();
         assert!(matches!(told, ClaimFault::Held { pid } if pid == std::process::id()), "{told}");
+        assert_eq!(holder(&home).unwrap(), Some(std::process::id()));
         drop(first);
+        assert_eq!(holder(&home).unwrap(), None);
         std::fs::write(home.path(SOCKET), b"left behind").unwrap();
         let _second = Claim::take(&home).unwrap();
         assert!(!home.path(SOCKET).exists(), "the socket of a dead owner is removed");

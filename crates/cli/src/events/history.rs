@@ -12,7 +12,7 @@ use teamlamp_wire::id::TeamId;
 use teamlamp_wire::limits::PAGE_MAX;
 
 /// More than this is not read at once.
-const MOST: usize = 20_000;
+pub(super) const MOST: usize = 20_000;
 
 pub(super) async fn run(
     client: &Client,

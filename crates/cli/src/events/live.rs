@@ -162,7 +162,7 @@ impl Shown {
             out.line("")?;
         }
         let (since, most) = match args.since {
-            Some(seconds) => (out.clock.now_ms() - seconds * 1_000, usize::MAX),
+            Some(seconds) => (out.clock.now_ms() - seconds * 1_000, history::MOST),
             None => (0, LATEST),
         };
         let team = &from.context.team_id;

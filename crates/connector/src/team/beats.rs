@@ -225,6 +225,7 @@ impl Team {
         match incarnations::fresh(&self.install.home, &self.install.chance) {
             Ok(fresh) => {
                 tracing::warn!(context = %self.id, "another run of this machine took its place: taking it back once");
+                self.board.incarnation(&fresh);
                 self.reporter.incarnation.send_replace(fresh);
                 self.reporter.sequence.store(0, Ordering::Relaxed);
                 (rhythm.last, rhythm.told, rhythm.retry_at) = (None, None, None);

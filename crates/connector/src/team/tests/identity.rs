@@ -124,6 +124,7 @@ async fn a_superseded_run_takes_its_place_back_once_and_then_asks() {
         let (first, last) = (&state.beats[0], state.beats.last().unwrap());
         assert_ne!(first.incarnation_id, last.incarnation_id);
         assert!(last.sequence < 4, "a fresh run counts from one");
+        assert_eq!(connector.status().incarnation_id, last.incarnation_id);
     }
     world.server.state().refuse_heartbeats = [superseded].into();
     world.pass(30).await;
