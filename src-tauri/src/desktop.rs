@@ -60,7 +60,6 @@ impl Desktop {
         inner.version += 1;
         let seen = Seen::all_of(&inner.model, inner.version);
         inner.window = Some(Follower { channel, seen });
-        drop(inner);
         self.followed.send_replace(true);
     }
 
@@ -71,7 +70,8 @@ impl Desktop {
 
     /// The window is gone.
     pub(crate) fn unfollow(&self) {
-        self.lock().window = None;
+        let mut inner = self.lock();
+        inner.window = None;
         self.followed.send_replace(false);
     }
 
@@ -79,13 +79,20 @@ impl Desktop {
     /// patch is a step from this state.
     pub(crate) fn state(&self) -> WindowState {
         let mut inner = self.lock();
-        inner.send();
+        self.tell(&mut inner);
         inner.model.window(inner.version)
     }
 
     /// Sends the window what changed since it was last told.
     pub(crate) fn send(&self) {
-        self.lock().send();
+        self.tell(&mut self.lock());
+    }
+
+    /// Sends, and says it where nobody was there any more to take it.
+    fn tell(&self, inner: &mut Inner) {
+        inner.send();
+        let is_followed = inner.window.is_some();
+        self.followed.send_if_modified(|was| std::mem::replace(was, is_followed) != is_followed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -147,5 +154,16 @@ mod tests {
         assert!(versions.lock().unwrap().is_empty());
         desktop.follow(Channel::new(|_| Ok(())));
         assert!(desktop.state().version > first);
+    }
+
+    #[test]
+    fn a_window_that_takes_no_patch_follows_no_more() {
+        let desktop = Desktop::default();
+        let followed = desktop.followed();
+        desktop.follow(Channel::new(|_| Err(tauri::Error::WebviewNotFound)));
+        assert!(*followed.borrow());
+        desktop.change(|model| model.notice(Notice::TrayMissing, true));
+        desktop.send();
+        assert!(!*followed.borrow(), "nothing is read for a window that is gone");
     }
 }

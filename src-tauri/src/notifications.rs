@@ -152,6 +152,10 @@ fn names(due: &[&Waiting]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::waiting;
+    use crate::model::tests::{context, event, model, session};
+    use serde_json::json;
+    use teamlamp_wire::local::{Pause, State, Status};
 
     fn waits(n: usize, since: i64) -> Waiting {
         Waiting {
@@ -245,17 +249,22 @@ mod tests {
 
     #[test]
     fn a_pause_is_silent_about_this_machine_alone() {
+        let sessions =
+            [session("sess_1", "mach_a", Turn::Working, 1), session("sess_2", "mach_b", Turn::Working, 1)];
+        let mut model = model(State::Paused { until: None }, sessions.to_vec());
+        model.status.paused = Some(Pause { until: None });
+        let Some(team) = model.teams.get_mut("acme") else { panic!("the model has its team") };
+        team.follows = true;
+        for (sequence, id) in [(1, "sess_1"), (2, "sess_2")] {
+            let turned = event("session.turn", "session", id, json!({"to": "waiting_input", "since": 1_000}));
+            team.event(sequence, &turned, false, 1_000);
+        }
         let mut announcer = Announcer::default();
-        let other = Waiting { own: false, machine: "ben-desk".into(), ..waits(2, 100) };
-        let told = announcer.step(&[waits(1, 100), other], true, 100);
-        assert_eq!(shown(&told)[0].0, "project-2 waits on ben-desk");
-        assert_eq!(told.len(), 1);
-        assert!(
-            announcer
-                .step(&[waits(1, 100)], false, 200)
-                .iter()
-                .all(|a| matches!(a, Announcement::Close { .. }))
-        );
+        let told = announcer.step(&waiting(&model), model.status.paused.is_some(), 1_000);
+        assert_eq!(shown(&told), [("billing-api waits on b", "Claude Code asks a question.")]);
+        model.set_status(Status { contexts: vec![context("acme", State::Online)], ..Status::default() });
+        let told = announcer.step(&waiting(&model), false, 2_000);
+        assert!(told.is_empty(), "what began in the pause is in the menu, and calls nobody: {told:?}");
     }
 
     #[test]

@@ -82,26 +82,17 @@ pub(crate) async fn watch_tray(app: AppHandle, tell: watch::Sender<Panel>) {
         say_tray_missing(&app, true);
         return crate::windows::open(&app);
     };
-    if let Err(fault) = follow_bus(&app, &bus, &tell).await {
-        tracing::info!(%fault, "the session bus says nothing of the tray");
-    }
+    follow_bus(&app, &bus, &tell).await;
+    // The bus ended, or never told what happens on it: the lamp may be gone, and nobody would know.
+    say_whether_shown(&app, bus.shows_our_icon().await);
 }
 
 #[cfg(target_os = "linux")]
-async fn follow_bus(
-    app: &AppHandle,
-    bus: &crate::tray::watcher::Bus,
-    tell: &watch::Sender<Panel>,
-) -> zbus::Result<()> {
+async fn follow_bus(app: &AppHandle, bus: &crate::tray::watcher::Bus, tell: &watch::Sender<Panel>) {
     use crate::tray::watcher::panel;
     use futures_util::StreamExt;
 
-    let mut panels = bus.panel_changes().await?;
-    // A desktop without a portal has its panel all the same.
-    let mut schemes = bus.colour_schemes().await.unwrap_or_else(|fault| {
-        tracing::info!(%fault, "the desktop does not say its colours");
-        futures_util::stream::empty().boxed()
-    });
+    let (mut panels, mut schemes) = (bus.panel_changes().await, bus.colour_schemes().await);
     tell.send_replace(panel(bus.colour_scheme().await));
     say_whether_shown(app, bus.shows_our_icon().await);
     loop {
@@ -109,7 +100,7 @@ async fn follow_bus(
             biased;
             Some(()) = panels.next() => say_whether_shown(app, bus.shows_our_icon().await),
             Some(scheme) = schemes.next() => drop(tell.send_replace(panel(scheme))),
-            else => return Ok(()),
+            else => return,
         }
     }
 }

@@ -117,9 +117,12 @@ fn attempt(
     spawn(app, what, async move {
         if let Err(failure) = work.await {
             tracing::warn!(what, why = %failure.message, "a choice of the tray did not work");
-            let said = [Some(failure.message), failure.next].into_iter().flatten().collect::<Vec<_>>();
-            let problem = Notice::Problem { what: said.join(" ") };
-            handle.state::<Shell>().desktop.change(|model| model.notice(problem, true));
+            // What is wrong with the server of this computer is shown for as long as it is so.
+            if failure.code != "local_server" {
+                let said = [Some(failure.message), failure.next].into_iter().flatten().collect::<Vec<_>>();
+                let problem = Notice::Problem { what: said.join(" ") };
+                handle.state::<Shell>().desktop.change(|model| model.notice(problem, true));
+            }
             windows::open(&handle);
         }
     });

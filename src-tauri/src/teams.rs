@@ -7,7 +7,7 @@ mod follow;
 mod lists;
 
 use crate::desktop::Desktop;
-use crate::failure::{no_connector, not_connected, of_act, of_client, of_join, of_sign_in};
+use crate::failure::{failure, no_connector, not_connected, of_act, of_client, of_join, of_sign_in};
 use crate::parts::problem;
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -59,7 +59,9 @@ impl Teams {
     /// Starts the connector, or reads from the one that runs, and keeps the model current until the app
     /// ends. When the other process ends, its connector is taken over.
     pub(crate) async fn run(&self) {
-        self.tell_of_lost_contexts();
+        if let Err(what) = self.contexts() {
+            problem(&self.0.desktop, what);
+        }
         loop {
             match Connector::start(self.0.config.clone()).await {
                 Ok(connector) => {
@@ -82,21 +84,18 @@ impl Teams {
         }
     }
 
-    /// The connector goes on without contexts that can't be read; the person has to know.
-    fn tell_of_lost_contexts(&self) {
-        let Inner { install, desktop, .. } = &*self.0;
-        let what = match install.contexts() {
-            Ok(loaded) => loaded.kept_aside.map(|aside| {
-                format!(
-                    "The list of your teams could not be read. It is kept as {}: mend it and put it back, or join again.",
-                    aside.display()
-                )
-            }),
-            Err(fault) => Some(fault.to_string()),
-        };
-        if let Some(what) = what {
-            problem(desktop, what);
+    /// The contexts of this install. What could not be read of them the person has to know, whenever that
+    /// comes up: the connector goes on without.
+    fn contexts(&self) -> Result<Vec<contexts::Context>, String> {
+        let loaded = self.0.install.contexts().map_err(|fault| fault.to_string())?;
+        if let Some(aside) = loaded.kept_aside {
+            let what = format!(
+                "The list of your teams could not be read. It is kept as {}: mend it and put it back, or join again.",
+                aside.display()
+            );
+            problem(&self.0.desktop, what);
         }
+        Ok(loaded.contexts)
     }
 
     /// Reads from another process's connector for as long as it answers.
@@ -172,12 +171,8 @@ impl Teams {
 
     /// A client of a context's server, signed in as its person.
     async fn person(&self, context: &str) -> Result<Client, Failure> {
-        let all = self
-            .0
-            .install
-            .contexts()
-            .map_err(|fault| crate::failure::failure("internal", fault.to_string()))?;
-        let context = contexts::choose(&all.contexts, Some(context)).map_err(|_| not_connected())?;
+        let all = self.contexts().map_err(|why| failure("internal", why))?;
+        let context = contexts::choose(&all, Some(context)).map_err(|_| not_connected())?;
         self.0.install.signed_in(context, Kind::User).await.map_err(|fault| of_sign_in(&fault))
     }
 
@@ -198,14 +193,16 @@ impl Teams {
         let joined = match &*self.0.reach.read().await {
             Reach::None => return Err(no_connector()),
             Reach::Own(connector) => connector.join(accept).await,
-            Reach::Door(door) => match self.0.install.join(accept).await {
-                Ok(joined) => {
-                    // That connector reads the contexts again.
-                    door.connect_now().await.map_err(|fault| of_client(&fault))?;
-                    Ok(joined)
+            Reach::Door(door) => {
+                let joined = self.0.install.join(accept).await;
+                // That connector is to read the contexts again. The team is joined whether it hears it or not.
+                if joined.is_ok()
+                    && let Err(fault) = door.connect_now().await
+                {
+                    tracing::warn!(why = %fault.sentence(), "the other connector was not told of the new team");
                 }
-                failed => failed,
-            },
+                joined
+            }
         };
         match joined {
             Ok(joined) => {

@@ -3,7 +3,6 @@
 
 use crate::model::{Model, Team};
 use std::collections::BTreeMap;
-use std::hash::Hash;
 use teamlamp_wire::id::{MachineId, SessionId};
 use teamlamp_wire::local::Status;
 use teamlamp_wire::machine::Machine;
@@ -57,70 +56,77 @@ impl Seen {
         if changes.is_empty() {
             return None;
         }
-        let version = self.version + 1;
-        *self = Self::all_of(model, version);
-        Some(Patch { version, changes })
+        self.version += 1;
+        Some(Patch { version: self.version, changes })
     }
 
-    fn changes(&self, model: &Model) -> Vec<Change> {
+    /// Takes note of what changed, and of that alone: most of a big team is the same from step to step.
+    fn changes(&mut self, model: &Model) -> Vec<Change> {
         let other_team = self.team.as_ref().map(|t| &t.context) != model.shown.as_ref();
         let team = shown(model);
         let (appended, rewritten) = team.map(|t| t.feed.mark()).unwrap_or_default();
         if other_team || rewritten != self.feed.1 {
+            *self = Self::all_of(model, self.version);
             return vec![Change::Stale];
         }
         let mut changes = Vec::new();
-        if self.status != model.status {
-            changes.push(Change::Status { status: Box::new(model.status.clone()) });
+        if let Some(status) = noted(&mut self.status, &model.status) {
+            changes.push(Change::Status { status: Box::new(status) });
         }
-        let shown_team = model.shown_team();
-        if self.team != shown_team {
-            changes.push(Change::Team { team: shown_team });
+        if let Some(team) = noted(&mut self.team, &model.shown_team()) {
+            changes.push(Change::Team { team });
         }
         if let Some(team) = team {
-            changes.extend(
-                difference(&self.machines, &team.machines)
-                    .map(|(changed, gone)| Change::Machines { changed, gone }),
-            );
-            changes.extend(
-                difference(&self.sessions, &team.sessions)
-                    .map(|(changed, gone)| Change::Sessions { changed, gone }),
-            );
+            let machines = difference(&mut self.machines, &team.machines);
+            changes.extend(machines.map(|(changed, gone)| Change::Machines { changed, gone }));
+            let sessions = difference(&mut self.sessions, &team.sessions);
+            changes.extend(sessions.map(|(changed, gone)| Change::Sessions { changed, gone }));
             if appended != self.feed.0 {
                 changes.push(Change::Feed { items: team.feed.after(self.feed.0) });
+                self.feed.0 = appended;
             }
         }
-        if self.local_server != model.local_server {
-            changes.push(Change::LocalServer { server: model.local_server.clone() });
-        }
-        if self.custody != model.custody {
-            changes.push(Change::Custody { question: model.custody.clone() });
-        }
-        if self.pending_join != model.pending_join {
-            changes.push(Change::PendingJoin { join: model.pending_join.clone() });
-        }
-        if self.notices != model.notices {
-            changes.push(Change::Notices { notices: model.notices.clone() });
-        }
-        if self.place_asked != model.place_asked {
+        let server = noted(&mut self.local_server, &model.local_server);
+        changes.extend(server.map(|server| Change::LocalServer { server }));
+        let question = noted(&mut self.custody, &model.custody);
+        changes.extend(question.map(|question| Change::Custody { question }));
+        let join = noted(&mut self.pending_join, &model.pending_join);
+        changes.extend(join.map(|join| Change::PendingJoin { join }));
+        let notices = noted(&mut self.notices, &model.notices);
+        changes.extend(notices.map(|notices| Change::Notices { notices }));
+        if noted(&mut self.place_asked, &model.place_asked).is_some() {
             changes.push(Change::Place { open: model.place.clone() });
         }
         changes
     }
 }
 
+/// What is there now, where it is not what was seen; it is seen from then on.
+fn noted<T: PartialEq + Clone>(seen: &mut T, now: &T) -> Option<T> {
+    (seen != now).then(|| {
+        seen.clone_from(now);
+        now.clone()
+    })
+}
+
 fn shown(model: &Model) -> Option<&Team> {
     model.teams.get(model.shown.as_ref()?)
 }
 
-/// What is new or changed, and what is gone; `None` where both are the same.
-fn difference<K: Ord + Hash + Clone, V: PartialEq + Clone>(
-    before: &BTreeMap<K, V>,
+/// What is new or changed, and what is gone; `None` where both are the same. It is seen from then on.
+fn difference<K: Ord + Clone, V: PartialEq + Clone>(
+    seen: &mut BTreeMap<K, V>,
     now: &BTreeMap<K, V>,
 ) -> Option<(Vec<V>, Vec<K>)> {
-    let changed: Vec<V> =
-        now.iter().filter(|(key, value)| before.get(key) != Some(value)).map(|(_, v)| v.clone()).collect();
-    let gone: Vec<K> = before.keys().filter(|key| !now.contains_key(key)).cloned().collect();
+    let gone: Vec<K> = seen.keys().filter(|key| !now.contains_key(key)).cloned().collect();
+    gone.iter().for_each(|key| drop(seen.remove(key)));
+    let mut changed = Vec::new();
+    for (key, value) in now {
+        if seen.get(key) != Some(value) {
+            seen.insert(key.clone(), value.clone());
+            changed.push(value.clone());
+        }
+    }
     (!changed.is_empty() || !gone.is_empty()).then_some((changed, gone))
 }
 

@@ -114,8 +114,11 @@ impl Window {
         element.text().await.expect("it has a text")
     }
 
-    /// Keeps a picture of the window.
+    /// Keeps a picture of the window, once what it says is drawn.
     pub(crate) async fn picture(&self, name: &str) {
+        let drawn =
+            "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))";
+        self.client.execute_async(drawn, vec![]).await.expect("the window draws");
         let png = self.client.screenshot().await.expect("the window can be pictured");
         std::fs::write(kept("desktop-screenshots").join(format!("{name}.png")), png)
             .expect("target can be written");

@@ -282,21 +282,21 @@ mod tests {
             session("sess_3", "mach_b", Turn::WaitingInput, 1),
         ];
         assert_eq!(
-            summary(&model(State::Online, sessions)),
+            summary(&model(State::Online, sessions), 0),
             "2 machines online · 2 agents working · 1 waiting"
         );
-        assert_eq!(summary(&model(State::Online, vec![])), "2 machines online");
+        assert_eq!(summary(&model(State::Online, vec![]), 0), "2 machines online");
         let mut one = model(State::Online, vec![session("sess_1", "mach_a", Turn::Working, 1)]);
         if let Some(team) = one.teams.get_mut("acme") {
             team.machines.remove(&"mach_b".into());
         }
-        assert_eq!(summary(&one), "1 machine online · 1 agent working");
-        assert_eq!(summary(&Model::default()), "Not part of a team yet");
+        assert_eq!(summary(&one, 0), "1 machine online · 1 agent working");
+        assert_eq!(summary(&Model::default(), 0), "Not part of a team yet");
         assert_eq!(
-            summary(&model(offline(), vec![])),
+            summary(&model(offline(), vec![]), 0),
             "The server at http://127.0.0.1:8720 does not answer."
         );
-        assert_eq!(summary(&model(State::Cloned, vec![])), State::Cloned.sentence());
+        assert_eq!(summary(&model(State::Cloned, vec![]), 0), State::Cloned.sentence());
     }
 
     #[test]
@@ -339,22 +339,37 @@ mod tests {
     #[test]
     fn a_crowd_is_cut_to_five_a_pause_can_be_ended_and_a_viewer_invites_nobody() {
         let crowd = (0..9).map(|n| session(&format!("sess_{n}"), "mach_a", Turn::WaitingInput, n)).collect();
-        let mut model = model(State::Paused { until: Some(9) }, crowd);
-        model.status.paused = Some(Pause { until: Some(9) });
+        let until = Some(900_010);
+        let mut model = model(State::Paused { until }, crowd);
+        model.status.paused = Some(Pause { until });
         if let Some(team) = model.teams.get_mut("acme") {
             (team.role, team.follows) = (Some(Role::Viewer), true);
         }
-        model.local_server = Some(LocalServer { running: false, origin: None, error: None });
+        let why = "Another program has its port 8720.".to_owned();
+        model.local_server = Some(LocalServer { running: false, origin: None, error: Some(why.clone()) });
         let items = menu(&model, 10);
         let sessions = items.iter().filter(|i| matches!(i, Item::Choice(Choice::Session(_), _))).count();
         assert_eq!(sessions, 5);
         let texts = texts(&items);
-        assert_eq!(texts[0], "(Reporting is paused for a while · 9 waiting)");
+        assert_eq!(texts[0], "(Reporting is paused for 15 min more · 9 waiting)");
         assert!(
             texts.contains(&"Resume reporting".into()) && !texts.contains(&"Invite…".into()),
             "{texts:?}"
         );
         assert!(texts.contains(&"Start the local server".into()), "{texts:?}");
+        assert!(texts.contains(&format!("({why})")), "{texts:?}");
+    }
+
+    #[test]
+    fn time_that_goes_on_changes_no_entry_and_who_stops_waiting_does() {
+        let waits = vec![session("sess_1", "mach_a", Turn::WaitingInput, 1_000)];
+        let waiting = model(State::Online, waits);
+        let (early, late) = (menu(&waiting, 31_000), menu(&waiting, 90_000));
+        assert!(early != late && has_shape_of(&early, &late));
+        let nobody = menu(&model(State::Online, vec![]), 31_000);
+        assert!(!has_shape_of(&early, &nobody) && !has_shape_of(&nobody, &early));
+        let other = model(State::Online, vec![session("sess_2", "mach_a", Turn::WaitingInput, 1_000)]);
+        assert!(!has_shape_of(&early, &menu(&other, 31_000)), "a click is on this session");
     }
 
     #[test]

@@ -46,7 +46,8 @@ impl Bus {
     pub(crate) async fn shows_our_icon(&self) -> bool {
         let end = self.clock.monotonic() + PATIENCE;
         loop {
-            if self.icon_is_registered().await.unwrap_or(false) {
+            let registered = self.clock.within(ANSWER, self.icon_is_registered()).await;
+            if matches!(registered, Some(Ok(true))) {
                 return true;
             }
             if self.clock.monotonic() >= end {
@@ -56,11 +57,28 @@ impl Bus {
         }
     }
 
-    /// Says each time when a panel comes or goes.
-    pub(crate) async fn panel_changes(&self) -> zbus::Result<BoxStream<'static, ()>> {
-        let bus = DBusProxy::new(&self.connection).await?;
-        let changes = bus.receive_name_owner_changed_with_args(&[(0, WATCHER)]).await?;
-        Ok(changes.map(|_| ()).boxed())
+    /// Says each time when a panel comes or goes; nothing where the bus does not say it.
+    pub(crate) async fn panel_changes(&self) -> BoxStream<'static, ()> {
+        self.told(async {
+            let bus = DBusProxy::new(&self.connection).await?;
+            let changes = bus.receive_name_owner_changed_with_args(&[(0, WATCHER)]).await?;
+            Ok(changes.map(|_| ()).boxed())
+        })
+        .await
+    }
+
+    /// What is told from now on; nothing where it can't be had, in time.
+    async fn told<T: 'static + Send>(
+        &self,
+        asked: impl Future<Output = zbus::Result<BoxStream<'static, T>>>,
+    ) -> BoxStream<'static, T> {
+        match self.clock.within(ANSWER, asked).await {
+            Some(Ok(told)) => told,
+            failed => {
+                tracing::info!(fault = ?failed.and_then(Result::err), "the session bus tells less");
+                futures_util::stream::empty().boxed()
+            }
+        }
     }
 
     /// The colour scheme that the desktop's portal says, where one runs.
@@ -69,21 +87,24 @@ impl Bus {
         if !self.runs(PORTAL).await {
             return None;
         }
-        let settings = settings(&self.connection).await.ok()?;
+        let settings = self.clock.within(ANSWER, settings(&self.connection)).await?.ok()?;
         let read = settings.call::<_, _, OwnedValue>("Read", &(APPEARANCE, SCHEME));
         scheme_in(self.clock.within(ANSWER, read).await?.ok()?)
     }
 
-    /// Each new colour scheme that the desktop's portal says.
-    pub(crate) async fn colour_schemes(&self) -> zbus::Result<BoxStream<'static, Option<u32>>> {
-        let changes = settings(&self.connection).await?.receive_signal("SettingChanged").await?;
+    /// Each new colour scheme that the desktop's portal says; nothing where there is none.
+    pub(crate) async fn colour_schemes(&self) -> BoxStream<'static, Option<u32>> {
         let scheme = |change: zbus::Message| async move {
             match change.body().deserialize::<(&str, &str, OwnedValue)>() {
                 Ok((APPEARANCE, SCHEME, value)) => Some(scheme_in(value)),
                 _ => None,
             }
         };
-        Ok(changes.filter_map(scheme).boxed())
+        self.told(async {
+            let changes = settings(&self.connection).await?.receive_signal("SettingChanged").await?;
+            Ok(changes.filter_map(scheme).boxed())
+        })
+        .await
     }
 
     async fn icon_is_registered(&self) -> zbus::Result<bool> {
@@ -104,9 +125,9 @@ impl Bus {
     }
 
     async fn runs(&self, name: &'static str) -> bool {
-        let Ok(bus) = DBusProxy::new(&self.connection).await else { return false };
         let name = WellKnownName::from_static_str_unchecked(name);
-        let asked = self.clock.within(ANSWER, bus.name_has_owner(name.into())).await;
+        let asked = async { DBusProxy::new(&self.connection).await?.name_has_owner(name.into()).await };
+        let asked = self.clock.within(ANSWER, asked).await;
         asked.is_some_and(|answer| answer.unwrap_or(false))
     }
 }

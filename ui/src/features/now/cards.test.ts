@@ -29,6 +29,7 @@ describe("machines", () => {
     expect(say({ connection: "offline", away: { reason: "asleep", since: evening } })).toBe("asleep since Mon 18:02");
     expect(say({ connection: "offline", last_seen_at: NOW - HOUR })).toBe("offline since 08:38");
     expect(say({ connection: "offline", away: { reason: "paused", since: NOW } })).toBe("paused since 09:38");
+    expect(say({ connection: "unlinked", away: { reason: "paused", since: NOW } })).toBe("paused since 09:38");
     expect(presence(machine("m", { last_seen_at: NOW - 2 * HOUR }), NOW, true).words).toBe("2 h 00 ago");
   });
 });

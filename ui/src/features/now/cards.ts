@@ -62,9 +62,11 @@ export function presence(machine: Machine, now: number, stale = false): { words:
   if (machine.connection === "online") {
     return { ...told, words: now - seen <= ONLINE_MS ? ago(seen, now) : t.now.online };
   }
-  if (machine.connection === "unlinked") return { ...told, words: t.now.noLink(ago(seen, now)) };
   const away = machine.away;
-  if (away === null) return { ...told, words: t.now.offlineSince(moment(seen, now)) };
+  if (away === null) {
+    const words = machine.connection === "unlinked" ? t.now.noLink(ago(seen, now)) : t.now.offlineSince(moment(seen, now));
+    return { ...told, words };
+  }
   const words = { asleep: t.now.asleepSince, shutdown: t.now.quitSince, paused: t.now.pausedSince }[away.reason];
   return { exact: exact(away.since), words: words(moment(away.since, now)) };
 }
