@@ -218,9 +218,14 @@ impl Running {
 
     /// Asks it to end (SIGTERM), and waits until it did; its status.
     pub(crate) async fn stop(mut self) -> i32 {
-        let asked = std::process::Command::new("kill").arg(self.pid().to_string()).status();
-        assert!(asked.expect("there is kill").success());
-        self.child.wait().await.expect("it ends").code().unwrap_or(-1)
+        self.signal("TERM");
+        self.ended().await
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = std::process::Command::new("kill").args(["-s", name, &self.pid().to_string()]).status();
+        assert!(sent.expect("there is kill").success());
     }
 
     /// Waits for its end; its status.

@@ -2,6 +2,7 @@
 //! files. Nothing here reaches into the code; everything is said by the command line.
 
 mod agent;
+mod commands;
 mod crash;
 mod headless;
 mod home;

@@ -119,6 +119,7 @@ async fn who_leaves_is_gone_and_keeps_no_secret() {
     a.invite(&b, "Mate", "second-laptop").await;
     let second = b.connect().await;
     a.sees(&[("first-laptop", "online"), ("second-laptop", "online")]).await;
+    let secrets = secrets_of(&b);
     second.stop().await;
     b.run(&["leave", "--yes"]).await.done();
     b.run(&["machines"]).await.refused(3, &["join"]);
@@ -126,54 +127,50 @@ async fn who_leaves_is_gone_and_keeps_no_secret() {
     let revoked =
         listed["items"].as_array().expect("items").iter().filter(|m| m["enrollment"] == "revoked").count();
     assert_eq!(revoked + 1, listed["items"].as_array().expect("items").len(), "{listed}");
-    let secrets = std::fs::read_to_string(b.path().join("tl/secrets.json")).unwrap_or_default();
-    assert!(!secrets.contains("cred_"), "a secret stayed behind");
+    for file in files_below(b.path()) {
+        let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_default()).into_owned();
+        assert!(secrets.iter().all(|secret| !text.contains(secret)), "{} keeps a secret", file.display());
+    }
 }
 
 #[tokio::test]
 async fn no_credential_is_anywhere_but_in_custody() {
-    let (a, b) = (Home::new(), Home::new());
+    let (mut a, mut b) = (Home::new(), Home::new());
+    for home in [&mut a, &mut b] {
+        home.environment.push(("TEAMLAMP_LOG".into(), "trace".into()));
+    }
     let (server, _) = a.serve_new("127.0.0.1:0").await;
     let first = a.connect().await;
     a.invite(&b, "Mate", "second-laptop").await;
     let follower = b.start(&["events", "--follow", "--json"]);
     until("a whole snapshot", async || follower.frames().iter().any(|f| f["type"] == "snapshot_end")).await;
-    let said = [server.lines().join("\n"), server.messages(), first.lines().join("\n"), first.messages()]
-        .concat()
-        + &follower.lines().join("\n")
-        + &follower.messages();
-    let mut secrets = Vec::new();
-    for home in [&a, &b] {
-        let kept: Value = serde_json::from_str(
-            &std::fs::read_to_string(home.path().join("tl/secrets.json")).expect("custody"),
-        )
-        .expect("JSON");
-        collect_tokens(&kept, &mut secrets);
+    let secrets = [secrets_of(&a), secrets_of(&b)].concat();
+    let mut running = [follower, first, server];
+    let mut said = String::new();
+    for program in &mut running {
+        program.signal("TERM");
+        program.ended().await;
+        said += &(program.lines().join("\n") + &program.messages());
     }
-    assert!(secrets.len() >= 4, "a user's and a machine's credential in each home");
-    for home in [&a, &b] {
-        for file in files_below(home.path()) {
-            if file.ends_with("tl/secrets.json") {
-                continue;
-            }
+    assert!(said.contains("TRACE"), "all of the log is looked at");
+    for secret in &secrets {
+        assert!(!said.contains(secret), "a secret was printed");
+    }
+    for file in [files_below(a.path()), files_below(b.path())].concat() {
+        if !file.ends_with("tl/secrets.json") {
             let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap_or_default()).into_owned();
-            for secret in &secrets {
-                assert!(!text.contains(secret.as_str()), "{} holds a credential", file.display());
-                assert!(!said.contains(secret.as_str()), "a credential was printed");
-            }
+            assert!(secrets.iter().all(|secret| !text.contains(secret)), "{} holds a secret", file.display());
         }
     }
 }
 
-fn collect_tokens(value: &Value, found: &mut Vec<String>) {
-    match value {
-        Value::String(text) if text.starts_with("cred_") => {
-            found.push(text.split_once('.').expect("a token has two parts").1.to_owned());
-        }
-        Value::Array(items) => items.iter().for_each(|v| collect_tokens(v, found)),
-        Value::Object(map) => map.values().for_each(|v| collect_tokens(v, found)),
-        _ => {}
-    }
+/// What a home keeps secret: the secret part of both credentials, and the key of its enrollment.
+fn secrets_of(home: &Home) -> Vec<String> {
+    let kept = std::fs::read(home.path().join("tl/secrets.json")).expect("custody");
+    let kept: std::collections::BTreeMap<String, String> = serde_json::from_slice(&kept).expect("JSON");
+    assert_eq!(kept.len(), 3, "a user's and a machine's credential, and the key: {:?}", kept.keys());
+    let secret = |text: String| text.split_once('.').map_or(text.clone(), |(_, secret)| secret.to_owned());
+    kept.into_values().map(secret).collect()
 }
 
 fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {

@@ -29,13 +29,24 @@ async fn the_feed_is_readable_and_foreign_text_stays_text() {
 #[tokio::test]
 async fn without_a_team_every_command_says_what_to_do() {
     let a = Home::new();
-    for words in
-        [&["machines"][..], &["connect"], &["events"], &["invite"], &["sessions"], &["leave", "--yes"]]
-    {
+    for words in [
+        &["machines"][..],
+        &["connect"],
+        &["events"],
+        &["invite"],
+        &["sessions"],
+        &["leave", "--yes"],
+        &["status"],
+        &["events", "publish", "custom.cli.mark"],
+    ] {
         a.run(words).await.refused(3, &["teamlamp join"]);
     }
-    let status = a.run(&["status"]).await;
-    assert!(status.code == 3 || status.code == 0, "{status:?}");
+    a.run(&["join", "--yes"]).await.refused(2, &["link or code"]);
+    // A pause is of this machine: it is remembered for whatever team comes.
+    for (word, paused) in [("pause", true), ("resume", false)] {
+        let said = a.run(&[word, "--json"]).await.json();
+        assert_eq!(said, serde_json::json!({"paused": paused, "connector_runs": false}));
+    }
     assert_eq!(a.run(&["frobnicate"]).await.code, 2);
     assert_eq!(a.run(&["serve", "--listen", "nowhere"]).await.code, 2);
 }

@@ -7,6 +7,7 @@ use teamlamp_client::{Client, Door, Http, Transport, Trust};
 use teamlamp_clock::{Chance, Clock};
 use teamlamp_connector::contexts::choose;
 use teamlamp_connector::custody::Kind;
+use teamlamp_connector::settings::Settings;
 use teamlamp_connector::{Context, Custody, Home, Install, Server, claim};
 
 const PROGRAM: &str = concat!("teamlamp ", env!("CARGO_PKG_VERSION"));
@@ -29,6 +30,8 @@ pub(crate) fn install() -> Result<Install, Fail> {
     let home = home()?;
     home.prepare().map_err(Fail::failed)?;
     let (clock, chance) = (Clock::system(), Chance::system());
+    // A damaged file of settings is no wrong usage.
+    Settings::of(&home).load().map_err(Fail::failed)?;
     let wish = std::env::var("TEAMLAMP_CUSTODY").ok();
     let custody = Custody::of(&home, wish.as_deref(), clock.clone(), chance.clone()).map_err(Fail::usage)?;
     let transports = Arc::new(|server: &Server| {
