@@ -17,6 +17,8 @@ const PASSWORD: &str = "pw";
 pub(crate) struct With {
     /// A keyring: none at all, a locked one, or an open one.
     pub keyring: Keyring,
+    /// A session bus that its programs find.
+    pub session_bus: bool,
     /// A panel with a tray.
     pub tray: bool,
     /// A desktop whose person prefers dark windows.
@@ -33,7 +35,7 @@ pub(crate) enum Keyring {
 
 impl Default for With {
     fn default() -> Self {
-        Self { keyring: Keyring::Open, tray: true, dark: false }
+        Self { keyring: Keyring::Open, session_bus: true, tray: true, dark: false }
     }
 }
 
@@ -54,9 +56,11 @@ impl Computer {
     /// Boots one. Pictures and logs are kept under its name.
     pub(crate) async fn boot(name: &str, with: With) -> Self {
         let home = tempfile::Builder::new().prefix("teamlamp-").tempdir().expect("a folder can be made");
+        for folder in ["run", "run-without-bus"] {
+            std::fs::create_dir(home.path().join(folder)).expect("the home can be written");
+            private(&home.path().join(folder));
+        }
         let run = home.path().join("run");
-        std::fs::create_dir(&run).expect("the home can be written");
-        private(&run);
         let log = log_of(name);
         // A run before left its own.
         std::fs::write(&log, b"").expect("the log can be written");
@@ -99,15 +103,20 @@ impl Computer {
         command
             .env_clear()
             .envs([("PATH", path.as_os_str()), ("HOME", self.home().as_os_str())])
-            .env("XDG_RUNTIME_DIR", self.home().join("run"))
+            .env(
+                "XDG_RUNTIME_DIR",
+                self.home().join(if self.with.session_bus { "run" } else { "run-without-bus" }),
+            )
             .env("TEAMLAMP_HOME", self.teamlamp_home())
-            .env("DBUS_SESSION_BUS_ADDRESS", &self.bus.address)
             .env("DISPLAY", &self.display)
             .env("GTK_THEME", if self.with.dark { "Adwaita:dark" } else { "Adwaita" })
             .envs([("USER", "ada"), ("LANG", "C.UTF-8"), ("TZ", "UTC"), ("TEAMLAMP_LOG", "debug")])
             // Neither settings nor accessibility of this machine belong to this computer.
             .envs([("GSETTINGS_BACKEND", "memory"), ("NO_AT_BRIDGE", "1"), ("GIO_USE_VFS", "local")])
             .current_dir(self.home());
+        if self.with.session_bus {
+            command.env("DBUS_SESSION_BUS_ADDRESS", &self.bus.address);
+        }
         command
     }
 

@@ -70,6 +70,20 @@ async fn without_a_tray_the_window_opens_and_says_so_even_when_it_was_to_stay_hi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs a screen and a session bus: scripts/desktop-test runs it"]
+async fn without_a_session_bus_the_window_does_all_of_it_and_secrets_wait_for_a_choice() {
+    let with = With { session_bus: false, keyring: Keyring::Absent, tray: false, ..With::default() };
+    let computer = Computer::boot("no-bus", with).await;
+    let window = computer.open_app(&["--hidden"]).await;
+    window.says("This desktop shows no tray").await;
+    window.click("Start").await;
+    window.says("The keyring can’t be used").await;
+    window.picture("no-bus-light").await;
+    window.click("Keep it in a private file instead").await;
+    window.says("1 machine online").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a screen and a session bus: scripts/desktop-test runs it"]
 async fn a_panel_that_ends_brings_the_window_in_its_place() {
     let computer = Computer::boot("panel-ends", With::default()).await;
     let _app = computer.start_app(&["--hidden"]);
