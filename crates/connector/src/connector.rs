@@ -61,8 +61,9 @@ pub enum Action {
     },
 }
 
-/// A running connector; clones are the same one. It ends with [`Connector::shutdown`]; dropped without
-/// it, the team sees this machine vanish rather than leave.
+/// A running connector; clones are the same one. It ends with [`Connector::shutdown`]; its local door holds
+/// one too, so that only without a door does dropping every clone end it, and the team then sees this
+/// machine vanish rather than leave.
 #[derive(Clone, Debug)]
 pub struct Connector(Arc<Inner>);
 

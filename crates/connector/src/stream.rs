@@ -15,6 +15,9 @@ use teamlamp_wire::frame::{Frame, ResyncReason};
 use teamlamp_wire::limits::DOOR_FRAMES;
 use tokio::sync::watch;
 
+/// Resources whose latest event is kept: a team with more is read from its server.
+const RESOURCES: usize = 20_000;
+
 /// What the kept frames can't serve: go to the server itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -37,12 +40,15 @@ pub(crate) struct Hub {
     /// Rises with everything that readers may want to see.
     moved: watch::Sender<u64>,
     kept: usize,
+    resources: usize,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     /// Each resource's latest event; none before the first snapshot was whole.
     current: Option<BTreeMap<Resource, (i64, Event)>>,
+    /// There are more resources than are kept: no reader begins with a snapshot here.
+    too_many: bool,
     /// The snapshot that is being read.
     coming: BTreeMap<Resource, (i64, Event)>,
     frames: VecDeque<Kept>,
@@ -72,7 +78,13 @@ struct Kept {
 
 impl Hub {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, inner: Mutex::default(), moved: watch::Sender::new(0), kept: DOOR_FRAMES }
+        Self {
+            clock,
+            inner: Mutex::default(),
+            moved: watch::Sender::new(0),
+            kept: DOOR_FRAMES,
+            resources: RESOURCES,
+        }
     }
 
     /// From where the upstream is followed on.
@@ -101,7 +113,10 @@ impl Hub {
                 inner.live_since = None;
                 inner.ended = Some(why.clone());
             }
-            Followed::Frame { frame, replayed } => inner.take_frame(frame, *replayed, now, self.kept),
+            Followed::Frame { frame, replayed } => {
+                inner.take_frame(frame, *replayed, now, self.kept);
+                inner.bound(self.resources);
+            }
         }
         drop(inner);
         self.moved.send_modify(|n| *n += 1);
@@ -111,6 +126,11 @@ impl Hub {
     pub(crate) fn read(self: &Arc<Self>, after: Option<&str>) -> Result<Events, Unsupported> {
         let inner = self.lock();
         let start = match after {
+            None if inner.too_many => {
+                return Err(Unsupported(
+                    "This team is larger than the connector keeps: ask the server itself.".into(),
+                ));
+            }
             None => Start::Snapshot,
             Some(cursor) => match inner.after(cursor) {
                 Some(number) => Start::At(number),
@@ -142,12 +162,15 @@ impl Hub {
 impl Inner {
     fn take_frame(&mut self, frame: &Frame, replayed: bool, now: Millis, kept: usize) {
         match frame {
-            Frame::SnapshotBegin => self.coming.clear(),
+            Frame::SnapshotBegin => {
+                self.coming.clear();
+                self.too_many = false;
+            }
             Frame::SnapshotItem { sequence, data } => {
                 self.coming.insert(resource(data), (*sequence, data.clone()));
             }
             Frame::SnapshotEnd { cursor } => {
-                self.current = Some(std::mem::take(&mut self.coming));
+                self.current = (!self.too_many).then(|| std::mem::take(&mut self.coming));
                 self.first += self.frames.len() as u64;
                 self.frames.clear();
                 (self.base, self.tip) = (Some(cursor.clone()), Some(cursor.clone()));
@@ -166,6 +189,17 @@ impl Inner {
             }
             // What ends the upstream for a moment is between it and us; a gap comes as such.
             Frame::ResyncRequired { .. } | Frame::AccessRevoked { .. } | Frame::Unknown => {}
+        }
+    }
+
+    /// Keeps no more than so many resources: a part of them would be taken for all.
+    fn bound(&mut self, most: usize) {
+        if self.coming.len() > most || self.current.as_ref().is_some_and(|current| current.len() > most) {
+            self.too_many = true;
+            self.current = None;
+        }
+        if self.too_many {
+            self.coming.clear();
         }
     }
 
@@ -255,18 +289,11 @@ impl Events {
             return inner.gap.clone().map(|what| Told { what, age_ms: None });
         }
         match self.start {
-            Start::Snapshot => {
+            Start::Snapshot if !inner.too_many => {
                 self.begin(&inner, now);
                 None
             }
-            Start::At(number) if number < inner.first => {
-                // The frames went past it, as a server's would.
-                self.over = true;
-                let (reason, cursor) = (ResyncReason::SlowReader, self.cursor.clone());
-                let frame = Frame::ResyncRequired { reason, cursor, details: None, terminal: true };
-                Some(Told { what: Followed::Frame { frame, replayed: false }, age_ms: None })
-            }
-            Start::At(number) => {
+            Start::At(number) if number >= inner.first => {
                 match inner.frames.get(usize::try_from(number - inner.first).unwrap_or(usize::MAX)) {
                     Some(kept) => {
                         self.start = Start::At(number + 1);
@@ -280,6 +307,13 @@ impl Events {
                         Some(Told { what: Followed::Ended { why }, age_ms: None })
                     }
                 }
+            }
+            _ => {
+                // The frames went past it, as a server's would, or there is no snapshot to begin with.
+                self.over = true;
+                let (reason, cursor) = (ResyncReason::SlowReader, self.cursor.clone());
+                let frame = Frame::ResyncRequired { reason, cursor, details: None, terminal: true };
+                Some(Told { what: Followed::Frame { frame, replayed: false }, age_ms: None })
             }
         }
     }

@@ -148,3 +148,23 @@ async fn the_end_of_access_ends_every_reader() {
     assert_eq!(said(&mut reader).await, ["Ended { why"]);
     assert_eq!(reader.next().await, None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn more_resources_than_are_kept_are_read_from_the_server_and_never_told_in_part() {
+    let clock = Clock::starting_at(1_000);
+    let hub = Arc::new(Hub { resources: 2, ..Hub::new(clock) });
+    connected(&hub);
+    let mut early = hub.read(None).unwrap();
+    snapshot(&hub, &["a", "b"], "c0");
+    let mut whole = hub.read(None).unwrap();
+    assert_eq!(said(&mut whole).await.len(), 4);
+    hub.take(&live(1, "c"));
+    assert!(hub.read(None).is_err(), "a part would be taken for all");
+    assert!(hub.read(Some("c1")).is_ok() && said(&mut whole).await.len() == 1, "what goes on goes on");
+    assert_eq!(said(&mut early).await.len(), 1, "it is told to come back");
+    assert!(early.next().await.is_none());
+    snapshot(&hub, &["a", "b", "c"], "c2");
+    assert!(hub.read(None).is_err());
+    snapshot(&hub, &["a"], "c3");
+    assert_eq!(said(&mut hub.read(None).unwrap()).await.len(), 3);
+}
