@@ -1,8 +1,8 @@
-//! The words that tray and notifications share: names made safe to show, harnesses, durations. The
+//! The words that tray and notifications share: names made safe to show, harnesses. The
 //! window has its own catalogue.
 
-use teamlamp_wire::Millis;
 use teamlamp_wire::text::visible;
+pub(crate) use teamlamp_wire::words::{ago, count, length};
 
 /// The most characters of a name that a menu or a notification shows.
 const NAME_MAX: usize = 40;
@@ -34,39 +34,7 @@ pub(crate) fn plain_line(sentence: &str) -> String {
 
 /// A harness as people call it.
 pub(crate) fn harness(name: &str) -> String {
-    match name {
-        "claude-code" => "Claude Code".into(),
-        "codex" => "Codex".into(),
-        "opencode" => "OpenCode".into(),
-        "gemini" => "Gemini".into(),
-        "copilot" => "Copilot".into(),
-        "goose" => "Goose".into(),
-        "crush" => "Crush".into(),
-        "cursor" => "Cursor".into(),
-        "pi" => "Pi".into(),
-        other => plain(other),
-    }
-}
-
-/// How long ago something began: `just now`, `31 s`, `4 min`, `1 h 04`, `3 d`.
-pub(crate) fn ago(since: Millis, now: Millis) -> String {
-    if now - since < 5_000 { "just now".into() } else { span(now - since) }
-}
-
-/// How long something lasts: `31 s`, `4 min`, `1 h 04`, `3 d`.
-pub(crate) fn span(length_ms: Millis) -> String {
-    let seconds = length_ms.max(0) / 1000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86_400 => format!("{} h {:02}", seconds / 3600, seconds / 60 % 60),
-        _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-/// A count with its noun: `1 machine`, `3 machines`.
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
+    teamlamp_wire::words::harness(name).map_or_else(|| plain(name), str::to_owned)
 }
 
 #[cfg(test)]
@@ -79,24 +47,5 @@ mod tests {
         let long = plain(&"x".repeat(30).chars().chain("y".repeat(30).chars()).collect::<String>());
         assert_eq!(long.chars().count(), 40);
         assert!(long.starts_with("xx") && long.contains('…') && long.ends_with("yy"));
-    }
-
-    #[test]
-    fn durations_are_what_people_say() {
-        let table = [
-            (4_999, "just now"),
-            (31_000, "31 s"),
-            (4 * 60_000 + 59_000, "4 min"),
-            (64 * 60_000, "1 h 04"),
-            (3 * 86_400_000, "3 d"),
-            (-7_000, "just now"),
-        ];
-        for (ms, said) in table {
-            assert_eq!(ago(1_000_000_000, 1_000_000_000 + ms), said);
-        }
-        assert_eq!(
-            (count(1, "machine", "machines"), count(0, "machine", "machines")),
-            ("1 machine".into(), "0 machines".into())
-        );
     }
 }

@@ -6,6 +6,7 @@ use teamlamp_wire::Millis;
 use teamlamp_wire::machine::{AwayReason, Connection, Machine};
 use teamlamp_wire::session::Turn;
 use teamlamp_wire::text::visible;
+pub(crate) use teamlamp_wire::words::{ago, count, length};
 
 /// Reads a length of time as people type it: `90s`, `30m`, `2h`, `7d`; in seconds.
 pub(crate) fn duration(text: &str) -> Result<i64, String> {
@@ -34,34 +35,9 @@ pub(crate) fn pause(text: &str) -> Result<i64, String> {
     Ok(seconds)
 }
 
-/// A length of time as people say it: `31 s`, `4 min`, `1 h 04`, `3 d`.
-pub(crate) fn length(time_ms: i64) -> String {
-    let seconds = time_ms.max(0) / 1_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        3_600..86_400 => format!("{} h {:02}", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-/// How long ago: `just now`, else a length.
-pub(crate) fn ago(at: Millis, now: Millis) -> String {
-    if now - at < 5_000 { "just now".into() } else { length(now - at) }
-}
-
-/// A count with its noun.
-pub(crate) fn count(n: usize, one: &str, many: &str) -> String {
-    if n == 1 { format!("1 {one}") } else { format!("{n} {many}") }
-}
-
 /// A harness as people call it.
 pub(crate) fn harness(name: &str) -> String {
-    match name {
-        "claude-code" => "Claude Code".into(),
-        "codex" => "Codex".into(),
-        other => visible(other),
-    }
+    teamlamp_wire::words::harness(name).map_or_else(|| visible(name), str::to_owned)
 }
 
 /// A turn's sign and how it is drawn.
@@ -126,17 +102,6 @@ mod tests {
         for bad in ["", "h", "2", "0m", "-1h", "1.5h", "2w", "99999999999d", "2é"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn lengths_of_time_are_told_as_people_say_them() {
-        for (time, told) in
-            [(-5, "0 s"), (31_000, "31 s"), (299_000, "4 min"), (3_840_000, "1 h 04"), (259_200_000, "3 d")]
-        {
-            assert_eq!(length(time), told);
-        }
-        assert_eq!(ago(10_000, 12_000), "just now");
-        assert_eq!(ago(10_000, 41_000), "31 s");
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod presence;
 pub mod session;
 pub mod text;
 pub mod window;
+pub mod words;
 
 /// The protocol's name, as `GET /v1/capabilities` says it.
 pub const PROTOCOL: &str = "teams.v1";

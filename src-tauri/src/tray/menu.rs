@@ -3,7 +3,7 @@
 
 use crate::attention::{Waiting, current, is_connected, waiting};
 use crate::model::Model;
-use crate::words::{ago, count, harness, plain, plain_line, span};
+use crate::words::{ago, count, harness, length, plain, plain_line};
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Role;
 use teamlamp_wire::id::SessionId;
@@ -137,7 +137,7 @@ pub(crate) fn summary(model: &Model, now: Millis) -> String {
     }
     if let Some(pause) = model.status.paused {
         let until = match pause.until {
-            Some(until) => format!("for {} more", span(until - now)),
+            Some(until) => format!("for {} more", length(until - now)),
             None => "until you resume it".into(),
         };
         let waiting = match waiting(model).len() {
