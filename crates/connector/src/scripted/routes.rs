@@ -77,6 +77,14 @@ fn fresh_token(state: &mut State) -> String {
     token(state.tokens_made)
 }
 
+/// The refusal that a test wants for a call.
+fn told_to_refuse(server: &Scripted, call: &str) -> Option<Response> {
+    let (status, code, after) = *server.state().refuse.get(call)?;
+    let mut refused = refusal(status, code, None);
+    refused.headers.extend(after.map(|after| (RETRY_AFTER, HeaderValue::from_static(after))));
+    Some(refused)
+}
+
 pub(super) fn answer(server: &Scripted, request: &Request) -> Result<Response, TransportFault> {
     let (path, query) = request.path_and_query.split_once('?').unwrap_or((&request.path_and_query, ""));
     let parts: Vec<_> = path.split('/').skip(2).collect();
@@ -84,9 +92,7 @@ pub(super) fn answer(server: &Scripted, request: &Request) -> Result<Response, T
     let method = &request.method;
     let call = if *method == Method::GET { format!("get {last}") } else { last.to_owned() };
     server.state().calls.push(call.clone());
-    if let Some((status, code, after)) = server.state().refuse.get(call.as_str()) {
-        let mut refused = refusal(*status, code, None);
-        refused.headers.extend(after.map(|after| (RETRY_AFTER, HeaderValue::from_static(after))));
+    if let Some(refused) = told_to_refuse(server, &call) {
         return Ok(refused);
     }
     let anonymous = matches!(last, "capabilities" | "preview" | "accept");
