@@ -2,7 +2,7 @@
 
 use crate::computer::{Computer, Keyring, With};
 use crate::panel::tray_shows;
-use crate::story::start_team;
+use crate::story::{invite, start_team};
 use crate::wait::until;
 use serde_json::Value;
 
@@ -75,4 +75,24 @@ async fn a_keyring_that_comes_up_after_the_app_is_waited_for_and_nothing_is_enro
         machine,
         "the same machine, not a new one"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs a screen and a session bus: scripts/desktop-test runs it"]
+async fn who_joins_without_a_keyring_joins_once_and_by_the_same_invitation() {
+    let ada = Computer::boot("ada-keyring", With::default()).await;
+    let ben = Computer::boot("ben-no-keyring", With { keyring: Keyring::Absent, ..With::default() }).await;
+    let window = ada.open_app(&[]).await;
+    start_team(&window, "Acme", "Ada", "ada-laptop").await;
+    let (link, _) = invite(&window).await;
+    let other = ben.open_app(&[&link]).await;
+    other.says("Join Acme?").await;
+    other.fill("This machine’s name", "ben-desk").await;
+    other.click("Join Acme").await;
+    other.says("The keyring can’t be used").await;
+    other.picture("join-no-keyring-light").await;
+    assert_eq!(contexts(&ben), Value::Null, "the invitation was not spent on a credential that can't be kept");
+    other.click("Keep it in a private file instead").await;
+    other.says("2 machines online").await;
+    assert_eq!(contexts(&ben)["contexts"].as_array().map(Vec::len), Some(1), "joined once");
 }

@@ -70,6 +70,11 @@ pub(crate) async fn choose(bus: &Bus, label: &str) {
     .await;
 }
 
+/// The numbers by which an open menu's entries are chosen.
+pub(crate) async fn entries(bus: &Bus) -> Vec<i32> {
+    nodes(bus).await.into_iter().flatten().map(|(id, _)| id).collect()
+}
+
 async fn menu(bus: &Bus) -> Option<Proxy<'static>> {
     let (name, path) = bus.icons().pop()?;
     let item = Proxy::new(&bus.connection, name.clone(), path, ITEM).await.ok()?;

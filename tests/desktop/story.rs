@@ -2,7 +2,7 @@
 
 use crate::agent::Agent;
 use crate::computer::{Computer, With};
-use crate::panel::{choose, tray_shows};
+use crate::panel::{choose, entries, tray_shows};
 use crate::processes::{below, runs, signal};
 use crate::trouble::no_secret_is_anywhere;
 use crate::wait::{eventually, until};
@@ -70,11 +70,13 @@ async fn one_click_starts_a_team_and_an_agent_that_waits_calls_its_person() {
 
     let mut agent = Agent::start(&ada, "billing-api");
     window.says("billing-api").await;
+    let open = entries(&ada.bus).await;
     agent.prompt("Add a test");
     tray_shows(&ada.bus, "that an agent works", |t| {
         t.lamp == "working" && t.lines[0].ends_with("1 agent working")
     })
     .await;
+    assert_eq!(entries(&ada.bus).await, open, "whoever has the menu open can still choose in it");
     window
         .state_has("the session works", |s| {
             s["sessions"].as_array()?.iter().find(|r| r["session"]["turn"] == "working").map(|_| ())
