@@ -91,7 +91,11 @@ async fn who_joins_without_a_keyring_joins_once_and_by_the_same_invitation() {
     other.click("Join Acme").await;
     other.says("The keyring can’t be used").await;
     other.picture("join-no-keyring-light").await;
-    assert_eq!(contexts(&ben), Value::Null, "the invitation was not spent on a credential that can't be kept");
+    assert_eq!(
+        contexts(&ben),
+        Value::Null,
+        "the invitation was not spent on a credential that can't be kept"
+    );
     other.click("Keep it in a private file instead").await;
     other.says("2 machines online").await;
     assert_eq!(contexts(&ben)["contexts"].as_array().map(Vec::len), Some(1), "joined once");
