@@ -76,7 +76,10 @@ async fn a_second_server_a_taken_port_and_bad_data_are_told_apart() {
     let file = a.path().join("a-file");
     std::fs::write(&file, "").expect("the home can be written");
     let below = file.join("data").to_string_lossy().into_owned();
-    a.run(&["serve", "--data", &below, "--listen", "127.0.0.1:0"]).await.refused(1, &["can't be written"]);
+    // The second is a folder in which nobody writes, whoever asks.
+    for data in [below.as_str(), "/proc/teamlamp"] {
+        a.run(&["serve", "--data", data, "--listen", "127.0.0.1:0"]).await.refused(1, &["can't be written"]);
+    }
 
     let newer = Home::new();
     std::fs::create_dir_all(newer.data()).expect("the home can be written");
