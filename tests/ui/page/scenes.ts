@@ -131,11 +131,12 @@ const preview = (more: Partial<JoinPreview> = {}): JoinPreview => ({
   ...more,
 });
 const locked = "The keyring is locked. Unlock it with your login password, then try again.";
-const link = "teamlamp://join?server=http%3A%2F%2F192.168.1.20%3A8720&code=7K3QF-9XW2M&team=Acme";
+const linkTo = (origin: string) => `teamlamp://join?server=${encodeURIComponent(origin)}&code=7K3QF-9XW2M&team=Acme`;
+const link = linkTo(preview().origin);
 
 /** A QR code's shape: not a readable one. */
 const qr = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 29 29">${Array.from({ length: 29 * 29 }, (_, i) => ((Math.imul(i + 1, 2654435761) >>> 13) % 100 < 48 ? `<rect x="${i % 29}" y="${Math.floor(i / 29)}" width="1" height="1"/>` : "")).join("")}</svg>`;
-const invited = { code: "7K3QF-9XW2M", link, qr_svg: qr, expires_at: NOW + 24 * HOUR, origin: "http://127.0.0.1:8720", only_this_computer: true };
+const invited = { code: "7K3QF-9XW2M", link: linkTo("http://127.0.0.1:8720"), qr_svg: qr, expires_at: NOW + 24 * HOUR, origin: "http://127.0.0.1:8720", only_this_computer: true };
 
 /** A team of many, with long names. */
 function crowd(): WindowState {
@@ -176,7 +177,7 @@ export const scenes: Record<string, () => Scene> = {
 
   join: () => ({ state: fresh(place("join")), answers: { join_preview: { value: preview() }, join_accept: "never" } }),
   "join-clear": () => ({
-    state: fresh({ ...place("join"), pending_join: { link } }),
+    state: fresh({ ...place("join"), pending_join: { link: linkTo("http://192.168.1.20:8720") } }),
     answers: { join_preview: { value: preview({ origin: "http://192.168.1.20:8720", in_clear: true }) } },
   }),
   "join-failing": () => ({
