@@ -13,7 +13,7 @@ async fn an_opened_link_joins_after_one_confirmation_and_not_before() {
     let ben = Computer::boot("ben-links", With { dark: true, ..With::default() }).await;
     let window = ada.open_app(&[]).await;
     start_team(&window, "Acme", "Ada", "ada-laptop").await;
-    let (link, _) = invite(&window).await;
+    let (link, code) = invite(&window).await;
 
     let other = ben.open_app(&[]).await;
     other.says("Start a team on this computer").await;
@@ -50,7 +50,7 @@ async fn an_opened_link_joins_after_one_confirmation_and_not_before() {
         other.says("This invitation was used up").await;
     }
     other.picture("join-used-up-dark").await;
-    no_secret_is_anywhere(&ben);
+    no_secret_is_anywhere(&ben, &[&code]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

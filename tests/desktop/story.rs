@@ -66,7 +66,7 @@ async fn one_click_starts_a_team_and_an_agent_that_waits_calls_its_person() {
     tray_shows(&ada.bus, "a lit lamp", |t| t.lamp == "steady" && t.lines[0] == "1 machine online").await;
     window.says("1 machine online").await;
     window.picture("now-alone-light").await;
-    no_secret_is_anywhere(&ada);
+    no_secret_is_anywhere(&ada, &[]);
 
     let mut agent = Agent::start(&ada, "billing-api");
     window.says("billing-api").await;
@@ -117,7 +117,7 @@ async fn one_click_starts_a_team_and_an_agent_that_waits_calls_its_person() {
         |s: &Value| s["feed"].as_array()?.iter().find(|i| i["event"]["kind"] == "session.ended").map(|_| ());
     window.state_has("the feed tells that it ended", ended).await;
     assert_eq!(ada.bus.notifications(), [], "an agent that ends calls nobody");
-    no_secret_is_anywhere(&ada);
+    no_secret_is_anywhere(&ada, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,6 +203,6 @@ async fn a_second_computer_joins_and_both_see_both_also_after_the_server_was_kil
     window.state_has("ben-desk has quit", left).await;
     assert!(below(app, "WebKit").is_empty());
     for computer in [&ada, &ben] {
-        no_secret_is_anywhere(computer);
+        no_secret_is_anywhere(computer, &[&code]);
     }
 }

@@ -29,14 +29,17 @@ fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     }
 }
 
-/// Looks into every file of a computer and everything that was said there.
-pub(crate) fn no_secret_is_anywhere(computer: &Computer) {
+/// Looks into every file of a computer and everything that was said there, for tokens and for these codes.
+pub(crate) fn no_secret_is_anywhere(computer: &Computer, codes: &[&str]) {
     let mut all = vec![computer.log_path()];
     files(computer.home(), &mut all);
     assert!(all.len() > 5, "there is something to look into");
     for path in all {
         let bytes = fs::read(&path).unwrap_or_default();
-        assert!(!holds_token(&String::from_utf8_lossy(&bytes)), "{} holds a token", path.display());
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!holds_token(&text), "{} holds a token", path.display());
+        let holds = |code: &&str| text.contains(*code) || text.contains(&code.replace('-', ""));
+        assert!(!codes.iter().any(holds), "{} holds a code", path.display());
     }
     let log = computer.log();
     assert!(!log.contains("code="), "the log holds a link with its code");
