@@ -142,8 +142,13 @@ impl Journal {
         Saying { said: Said::of(&inner.shown, inner.recorder.gone()), mark: inner.recorder.mark() }
     }
 
-    /// A report was answered.
+    /// A report was answered. Where the outbox still holds what came before it, what the report told goes
+    /// there too: of a session whose start still waits the server could not take the end. What it did
+    /// take is found out before the rows are sent, as for a report whose answer was lost.
     pub(crate) fn answered(&self, mark: u64) {
+        if !self.waiting(1).is_empty() {
+            return self.unanswered();
+        }
         let mut inner = self.lock();
         inner.answered = true;
         inner.recorder.answered(mark);
@@ -241,6 +246,29 @@ mod tests {
         assert!(again.waiting(10).is_empty());
         again.found(&found(&[]));
         assert_eq!(again.waiting(10).len(), 2, "its turn and the session ended while nobody watched");
+    }
+
+    #[test]
+    fn an_end_waits_behind_a_start_that_the_team_has_not_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::at(dir.path());
+        let offline = journal(&home, &[]);
+        offline.found(&found(&[]));
+        offline.unanswered();
+        offline.found(&found(&[("a", session("acme", Turn::Working, 5))]));
+        assert_eq!(offline.waiting(10).len(), 1, "its start");
+        // The computer loses its power; a report is answered although the outbox could not be sent before.
+        let again = journal(&home, &[]);
+        again.found(&found(&[]));
+        again.answered(again.say().mark);
+        assert_eq!(again.waiting(10).len(), 3, "its start, its last turn and its end");
+        let numbers: Vec<i64> = again.waiting(10).iter().map(|(number, _)| *number).collect();
+        again.done(&numbers).unwrap();
+        again.answered(again.say().mark);
+        assert!(
+            again.waiting(10).is_empty()
+                && again.say().said == Said::of(&AllShown::new(), Default::default())
+        );
     }
 
     #[test]
