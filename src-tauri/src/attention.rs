@@ -36,8 +36,8 @@ pub(crate) fn is_connected(state: &State) -> bool {
 pub(crate) fn current(model: &Model) -> impl Iterator<Item = (&ContextStatus, &Team)> {
     let contexts = model.status.contexts.iter();
     let known = contexts.filter_map(|context| Some((context, model.teams.get(&context.id)?)));
-    known.filter(|(context, team)| match &context.state {
-        State::Paused { .. } => team.follows,
+    known.filter(|(context, _)| match &context.state {
+        State::Paused { .. } => context.streaming,
         state => is_connected(state),
     })
 }
@@ -61,7 +61,7 @@ fn of_team<'a>(context: &'a ContextStatus, team: &'a Team) -> impl Iterator<Item
         harness: session.harness.clone(),
         machine: team.machines.get(&session.machine_id).map(|m| m.name.clone()).unwrap_or_default(),
         own: context.machine_id.as_ref() == Some(&session.machine_id),
-        news: team.saw_begin(&session.id),
+        news: team.saw_begin(session),
     })
 }
 
@@ -99,9 +99,9 @@ mod tests {
     fn a_pause_stops_reporting_and_not_reading() {
         let mut model =
             model(State::Paused { until: None }, vec![session("s", "mach_b", Turn::WaitingInput, 1)]);
-        assert!(waiting(&model).is_empty(), "nothing comes: it is only remembered");
-        model.teams.values_mut().for_each(|team| team.follows = true);
         assert_eq!(waiting(&model).len(), 1);
+        model.status.contexts[0].streaming = false;
+        assert!(waiting(&model).is_empty(), "nothing comes: it is only remembered");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tauri::{AppHandle, Manager, RunEvent};
 use teamlamp_clock::{Chance, Clock, Tasks};
 use teamlamp_connector::{Home, names};
+use teamlamp_wire::words::color_is_allowed;
 use tokio::sync::watch;
 
 /// Runs the app; ends with it.
@@ -42,8 +43,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp=info"));
-    let colour =
-        std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|wish| wish.is_empty());
+    let colour = std::io::stderr().is_terminal() && color_is_allowed(std::env::var_os("NO_COLOR").as_deref());
     let written = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(colour)

@@ -216,6 +216,7 @@ pub(crate) mod tests {
             state,
             state_since: 1,
             heartbeat_at: None,
+            streaming: true,
             linked_at: None,
             credential_expires_at: None,
             clock_offset_ms: None,

@@ -254,7 +254,6 @@ mod tests {
         let mut model = model(State::Paused { until: None }, sessions.to_vec());
         model.status.paused = Some(Pause { until: None });
         let Some(team) = model.teams.get_mut("acme") else { panic!("the model has its team") };
-        team.follows = true;
         for (sequence, id) in [(1, "sess_1"), (2, "sess_2")] {
             let turned = event("session.turn", "session", id, json!({"to": "waiting_input", "since": 1_000}));
             team.event(sequence, &turned, false, 1_000);

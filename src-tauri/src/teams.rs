@@ -14,7 +14,7 @@ use futures_util::stream::BoxStream;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use teamlamp_client::{Client, Door, Followed};
+use teamlamp_client::{Client, Door, FollowQuery, Followed};
 use teamlamp_clock::Tasks;
 use teamlamp_connector::claim::{ClaimFault, SOCKET};
 use teamlamp_connector::custody::Kind;
@@ -159,7 +159,16 @@ impl Teams {
             Reach::None => None,
             Reach::Door(door) => Some(door.follow(context, None)),
             Reach::Own(connector) => {
-                let events = connector.events(context, None).ok()?;
+                let events = match connector.events(context, None) {
+                    Ok(events) => events,
+                    // What the connector does not keep the server has.
+                    Err(why) => {
+                        tracing::info!(context, %why, "reading from the server itself");
+                        let team = connector.contexts().into_iter().find(|c| c.id == context)?.team_id;
+                        let client = self.person(context).await.ok()?;
+                        return Some(client.at("stream").follow(&FollowQuery::all(team), None));
+                    }
+                };
                 let told = |mut events: teamlamp_connector::Events| async move {
                     let told = events.next().await?;
                     Some((told.what, events))

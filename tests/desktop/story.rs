@@ -151,6 +151,9 @@ async fn a_second_computer_joins_and_both_see_both_also_after_the_server_was_kil
         }
         each.says("2 machines online").await;
     }
+    // Who pauses reports nothing, and is called for a teammate all the same.
+    choose(&ada.bus, "Pause reporting until I resume").await;
+    tray_shows(&ada.bus, "the struck lamp", |t| t.lamp == "paused").await;
     let agent = Agent::start(&ben, "mobile");
     agent.prompt("Look into the crash");
     agent.says("waiting", Some("input needed"));
@@ -158,6 +161,17 @@ async fn a_second_computer_joins_and_both_see_both_also_after_the_server_was_kil
         window.says("asks a question").await;
         let note = eventually("a notification", async || computer.bus.notifications().pop()).await;
         assert_eq!(note.title, "mobile waits on ben-desk");
+    }
+    tray_shows(&ada.bus, "who waits, in a pause too", |t| {
+        t.lines[0] == "Reporting is paused until you resume it · 1 waiting"
+    })
+    .await;
+    choose(&ada.bus, "Resume reporting").await;
+    for each in [&window, &other] {
+        each.state_has("ada-laptop is online again", |s| {
+            (connection(s, "ada-laptop")? == "online").then_some(())
+        })
+        .await;
     }
     other.picture("now-two-dark").await;
     window.picture("now-two-light").await;

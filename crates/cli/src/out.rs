@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
 use teamlamp_wire::name::is_bidi;
+use teamlamp_wire::words::color_is_allowed;
 
 /// How a piece of text is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub(crate) struct Out {
 
 impl Out {
     pub(crate) fn new(json: bool) -> Self {
-        let wanted = std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty());
+        let wanted = color_is_allowed(std::env::var_os("NO_COLOR").as_deref());
         let can = std::env::var_os("TERM").is_none_or(|it| it != "dumb");
         let color = wanted && can && io::stdout().is_terminal();
         Self { json, color, zone: TimeZone::system(), clock: Clock::system() }

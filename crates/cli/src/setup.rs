@@ -16,7 +16,8 @@ const PROGRAM: &str = concat!("teamlamp ", env!("CARGO_PKG_VERSION"));
 pub(crate) fn log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp_connector::contexts=off"));
-    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr())
+        && teamlamp_wire::words::color_is_allowed(std::env::var_os("NO_COLOR").as_deref());
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
 }
 

@@ -202,6 +202,7 @@ mod tests {
             state,
             state_since: 34_000_000,
             heartbeat_at: Some(34_000_000),
+            streaming: true,
             linked_at: Some(33_000_000),
             credential_expires_at: Some(400_000_000),
             clock_offset_ms: Some(-40_000),

@@ -3,7 +3,7 @@
 
 use crate::contexts::Context;
 use crate::sessions::Found;
-use crate::state::{Facts, due, state};
+use crate::state::{Channel, Facts, due, state};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -231,6 +231,7 @@ impl Standing {
             state_since: self.since,
             heartbeat_at: facts.heartbeat_at,
             linked_at: facts.linked_at,
+            streaming: facts.stream == Channel::Up,
             credential_expires_at: facts.credential_expires_at,
             clock_offset_ms: facts.clock_offset_ms,
             changes: self.changes.iter().cloned().collect(),

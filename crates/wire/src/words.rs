@@ -2,6 +2,7 @@
 //! window has its own catalogue, which can be translated.
 
 use crate::Millis;
+use std::ffi::OsStr;
 
 /// A length of time as people say it: `31 s`, `4 min`, `1 h 04`, `3 d`. Below zero it is `0 s`.
 pub fn length(time_ms: i64) -> String {
@@ -40,9 +41,20 @@ pub fn harness(name: &str) -> Option<&'static str> {
     })
 }
 
+/// Whether the person's `NO_COLOR` leaves colour allowed: absent or empty, it does (no-color.org).
+pub fn color_is_allowed(no_color: Option<&OsStr>) -> bool {
+    no_color.is_none_or(OsStr::is_empty)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colour_is_refused_by_any_word_and_by_no_empty_one() {
+        assert!(color_is_allowed(None) && color_is_allowed(Some(OsStr::new(""))));
+        assert!(!color_is_allowed(Some(OsStr::new("0"))));
+    }
 
     #[test]
     fn lengths_of_time_are_told_as_people_say_them() {

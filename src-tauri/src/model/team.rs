@@ -3,7 +3,7 @@
 
 use super::feed::Feed;
 use super::hour;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use teamlamp_wire::Millis;
 use teamlamp_wire::account::Role;
 use teamlamp_wire::event::{Event, Sequenced};
@@ -27,13 +27,11 @@ pub(crate) struct Team {
     pub sessions: BTreeMap<SessionId, SessionRow>,
     /// Its events.
     pub feed: Feed,
-    /// Whether its events come as they happen.
-    pub follows: bool,
     /// The last event of the stream. What the lists and the history told meanwhile does not count: an
     /// event's own news, that a wait begins, is in neither.
     streamed: i64,
-    /// Sessions whose present turn was seen to begin; of the others it is only known.
-    seen_to_begin: BTreeSet<SessionId>,
+    /// Which waits were seen to begin, by their beginning; of the others it is only known.
+    seen_to_begin: BTreeMap<SessionId, Millis>,
 }
 
 /// What has to be read again after an event.
@@ -62,7 +60,7 @@ impl Team {
             hour::trim(&mut hour, now);
             self.sessions.insert(session.id.clone(), SessionRow { session, hour });
         }
-        self.seen_to_begin.retain(|id| self.sessions.contains_key(id));
+        self.seen_to_begin.retain(|id, _| self.sessions.contains_key(id));
         self.read_at = Some(now);
     }
 
@@ -146,10 +144,10 @@ impl Team {
         });
         if let Some(turn) = told {
             if turn.waits() && !replay {
-                self.seen_to_begin.insert(id.clone())
+                self.seen_to_begin.insert(id.clone(), since(event));
             } else {
-                self.seen_to_begin.remove(&id)
-            };
+                self.seen_to_begin.remove(&id);
+            }
         }
         let Some(row) = self.sessions.get_mut(&id) else { return Again::LISTS };
         let session = &mut row.session;
@@ -181,9 +179,11 @@ impl Team {
         self.sessions.retain(|_, row| is_shown(&row.session, now));
     }
 
-    /// Whether a session's present turn was seen to begin, rather than found.
-    pub(crate) fn saw_begin(&self, id: &SessionId) -> bool {
-        self.seen_to_begin.contains(id)
+    /// Whether a session's present turn was seen to begin, rather than found. A turn that a list tells first
+    /// is found, until its own event comes.
+    pub(crate) fn saw_begin(&self, session: &Session) -> bool {
+        let began = self.seen_to_begin.get(&session.id);
+        began.is_some() && began == session.turn_since.as_ref()
     }
 
     /// How many machines are online.
@@ -234,6 +234,10 @@ mod tests {
         team
     }
 
+    fn news(team: &Team) -> bool {
+        team.saw_begin(&team.sessions[&"sess_1".into()].session)
+    }
+
     fn turned(to: &str, at: i64) -> Event {
         let mut event =
             event("session.turn", "session", "sess_1", json!({"from": "working", "to": to, "since": at}));
@@ -248,19 +252,19 @@ mod tests {
         let row = &team.sessions[&"sess_1".into()];
         assert_eq!((row.session.turn, row.session.turn_since), (Turn::WaitingApproval, Some(2_000)));
         assert_eq!(row.hour.len(), 2);
-        assert!(team.saw_begin(&"sess_1".into()));
+        assert!(news(&team));
     }
 
     #[test]
     fn what_is_replayed_was_not_seen_to_begin() {
         let mut team = team();
         team.event(1, &turned("waiting_input", 2_000), true, 9_000);
-        assert!(!team.saw_begin(&"sess_1".into()));
+        assert!(!news(&team));
         team.event(2, &turned("working", 9_500), false, 9_500);
         team.event(3, &turned("waiting_input", 9_600), false, 9_600);
-        assert!(team.saw_begin(&"sess_1".into()));
+        assert!(news(&team));
         team.event(4, &turned("idle", 9_700), false, 9_700);
-        assert!(!team.saw_begin(&"sess_1".into()));
+        assert!(!news(&team));
     }
 
     #[test]
@@ -274,15 +278,31 @@ mod tests {
         assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::Working);
         team.event(7, &began, false, 2_020);
         assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::WaitingApproval);
-        assert!(team.saw_begin(&"sess_1".into()));
+        assert!(news(&team));
         assert_eq!(team.feed.items().len(), 1, "the feed shows it once");
         // A list that is newer than an event that waited knows better.
         team.lists(vec![machine("mach_a")], vec![session("sess_1", "mach_a", Turn::Idle, 3_000)], 3_010);
         team.event(8, &turned("waiting_input", 2_500), false, 3_020);
         assert_eq!(team.sessions[&"sess_1".into()].session.turn, Turn::Idle);
-        assert!(
-            !team.saw_begin(&"sess_1".into()) || team.sessions[&"sess_1".into()].session.turn == Turn::Idle
-        );
+        assert!(!news(&team));
+        // A wait that a list tells first is found, until its event comes.
+        let waits = session("sess_1", "mach_a", Turn::WaitingInput, 4_000);
+        team.lists(vec![machine("mach_a")], vec![waits.clone()], 4_010);
+        assert!(!news(&team));
+        team.event(9, &turned("waiting_input", 4_000), false, 4_020);
+        assert!(news(&team));
+        team.lists(vec![machine("mach_a")], vec![waits], 5_000);
+        assert!(news(&team), "the same wait, read again");
+    }
+
+    #[test]
+    fn a_session_that_begins_with_a_wait_is_news_once_its_list_is_read() {
+        let mut team = Team::default();
+        let began =
+            event("session.started", "session", "sess_1", json!({"turn": "waiting_input", "since": 700}));
+        assert_eq!(team.event(1, &began, false, 701), Again::LISTS);
+        team.lists(vec![], vec![session("sess_1", "mach_a", Turn::WaitingInput, 700)], 1_000);
+        assert!(news(&team));
     }
 
     #[test]

@@ -107,9 +107,7 @@ impl Following {
                     team.feed.gap(now, reason, events_missed, pruned_through);
                 });
             }
-            Followed::Connected { .. } => drop(self.change(|team| team.follows = true)),
-            Followed::Dropped { .. } => drop(self.change(|team| team.follows = false)),
-            Followed::Frame { .. } => {}
+            Followed::Frame { .. } | Followed::Connected { .. } | Followed::Dropped { .. } => {}
             Followed::Ended { why } => {
                 tracing::info!(context = %self.context, ?why, "the team's events ended")
             }

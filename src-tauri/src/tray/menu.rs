@@ -343,7 +343,7 @@ mod tests {
         let mut model = model(State::Paused { until }, crowd);
         model.status.paused = Some(Pause { until });
         if let Some(team) = model.teams.get_mut("acme") {
-            (team.role, team.follows) = (Some(Role::Viewer), true);
+            team.role = Some(Role::Viewer);
         }
         let why = "Another program has its port 8720.".to_owned();
         model.local_server = Some(LocalServer { running: false, origin: None, error: Some(why.clone()) });

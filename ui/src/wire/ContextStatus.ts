@@ -67,6 +67,10 @@ heartbeat_at: number | null,
  */
 linked_at: number | null, 
 /**
+ * Whether the team's events come as they happen; also in a pause, which stops reporting and not reading.
+ */
+streaming: boolean, 
+/**
  * When the machine credential ends.
  */
 credential_expires_at: number | null, 

@@ -167,6 +167,7 @@ mod tests {
             state,
             state_since: 34_000_000,
             heartbeat_at,
+            streaming: true,
             linked_at: None,
             credential_expires_at: None,
             clock_offset_ms: None,

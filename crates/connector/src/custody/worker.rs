@@ -38,11 +38,11 @@ impl Worker {
         }
         let (answer, answered) = oneshot::channel();
         let call: Call = Box::new(move |keyring| {
-            // Libraries of keyrings panicked where there was no bus: that must not end the thread.
             // Nobody waits for it any more: done late, it would be done against what came after.
             if answer.is_closed() {
                 return;
             }
+            // Libraries of keyrings panicked where there was no bus: that must not end the thread.
             let result = catch_unwind(AssertUnwindSafe(|| call(keyring)));
             let _ = answer.send(result.unwrap_or_else(|_| Err(Fault::Broken("its library panicked".into()))));
         });
