@@ -2,7 +2,7 @@
 
 use crate::Millis;
 use crate::account::IssuedCredential;
-use crate::id::{MachineId, NoteId, PrincipalId, SourceId, TeamId};
+use crate::id::{MachineId, NoteId, PrincipalId, SourceId};
 use serde::{Deserialize, Serialize};
 
 /// Whether an enrolled machine still is.
@@ -267,13 +267,4 @@ pub struct NoteRef {
     pub id: NoteId,
     /// When it was sent.
     pub at: Millis,
-}
-
-/// What a machine's own claim on a team is: used where machine and team travel together.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct MachineRef {
-    /// The team.
-    pub team_id: TeamId,
-    /// The machine.
-    pub machine_id: MachineId,
 }

@@ -14,7 +14,10 @@ use teamlamp_client::{
     Client, FaultKind, FollowQuery, Followed, Mode, Request, Response, Transport, TransportFault, Upgrade,
 };
 use teamlamp_clock::Chance;
+use teamlamp_wire::account::Role;
 use teamlamp_wire::frame::Frame;
+use teamlamp_wire::invitation::{CreateInvitation, PreviewInvitation};
+use teamlamp_wire::machine::SendNote;
 
 /// Carries everything but streams, of which no byte ever comes.
 struct Proxy(Arc<Live>);
@@ -54,10 +57,13 @@ impl Transport for Proxy {
     }
 }
 
-fn follow(live: &Arc<Live>, after: Option<String>) -> BoxStream<'static, Followed> {
+fn owner(live: &Arc<Live>) -> Client {
     let client = Client::new(Arc::new(Proxy(live.clone())), live.clock().clone(), Chance::seeded(1), "test");
-    let query = FollowQuery::all(live.team.as_str().into());
-    client.with_token(live.owner.token.clone().into()).follow(&query, after)
+    client.with_token(live.owner.token.clone().into())
+}
+
+fn follow(live: &Arc<Live>, after: Option<String>) -> BoxStream<'static, Followed> {
+    owner(live).follow(&FollowQuery::all(live.team.as_str().into()), after)
 }
 
 /// The next event, and whether it is told as the past.
@@ -112,4 +118,25 @@ async fn by_long_polls_what_was_missed_is_the_past_and_what_follows_is_live() {
     }
     let sequence = live.publish("now", json!({})).await;
     assert_eq!(event(&mut again).await, (sequence, false));
+}
+
+#[tokio::test]
+async fn an_invitation_is_taken_back_and_a_note_is_sent() {
+    let live = Arc::new(Live::real().await);
+    let (client, team) = (owner(&live), live.team.as_str().into());
+    let wish = CreateInvitation { role: Role::Member, expires_in_seconds: None, max_uses: None, note: None };
+    let made = client.invite(&team, &wish).await.unwrap();
+    let code = PreviewInvitation { code: made.code.unwrap() };
+    client.preview(&code).await.unwrap();
+    client.revoke_invitation(&team, &made.invitation.id).await.unwrap();
+    assert_eq!(client.preview(&code).await.unwrap_err().status(), Some(410));
+
+    let machine = live.machine("laptop").await;
+    let note = SendNote { text: "lunch?".into() };
+    let sent = client.send_note(&team, &machine.id().into(), &note).await.unwrap();
+    let told = live.told("note.sent").await;
+    assert_eq!(told.len(), 1);
+    assert!(sent.note.id.as_str().starts_with("note_"), "{sent:?}");
+    assert_eq!(told[0]["resource"]["id"], machine.id());
+    assert!(!told[0].to_string().contains("lunch"), "what it says is its reader's");
 }
