@@ -25,7 +25,7 @@ const WAIT_MS: (i64, i64) = (250, 5_000);
 /// No answer of this protocol is larger.
 const ANSWER_BYTES: usize = 32 << 20;
 /// No list of this protocol has more pages.
-const PAGES: usize = 1_000;
+pub(crate) const PAGES: usize = 1_000;
 
 /// Names one change, so that it is made once however often it is sent (24 hours, spec 01).
 #[derive(Clone, Debug, PartialEq, Eq)]

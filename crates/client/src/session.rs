@@ -1,7 +1,7 @@
 //! Sessions as the team knows them (spec 04).
 
 use crate::call::Call;
-use crate::client::Client;
+use crate::client::{Client, PAGES};
 use crate::error::ClientError;
 use crate::path::Path;
 use teamlamp_wire::envelope::List;
@@ -47,6 +47,28 @@ impl Client {
         self.page(path).await
     }
 
+    /// The newest `most` sessions (at most 200) that a query names. A server that looks through a long list
+    /// answers with short pages, over which this goes on.
+    pub async fn newest_sessions(
+        &self,
+        team: &TeamId,
+        query: &SessionQuery,
+        most: usize,
+    ) -> Result<Vec<Session>, ClientError> {
+        let mut query = SessionQuery { limit: Some(most), ..query.clone() };
+        let mut newest = Vec::new();
+        for _ in 0..PAGES {
+            let page = self.sessions(team, &query).await?;
+            newest.extend(page.items);
+            query.cursor = page.next_cursor;
+            if newest.len() >= most || query.cursor.is_none() {
+                break;
+            }
+        }
+        newest.truncate(most);
+        Ok(newest)
+    }
+
     /// All sessions that a query names, newest first, whatever its limit and cursor.
     pub async fn all_sessions(
         &self,
@@ -71,4 +93,35 @@ fn list(team: &TeamId, query: &SessionQuery) -> Path {
         .ask("root", query.root.as_ref())
         .ask("text", query.text.as_ref())
         .ask("live", query.live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::{Script, Step};
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_are_looked_for_over_pages_that_hold_none() {
+        let page = |ids: &[&str], next: &str| {
+            let item = |id: &&str| {
+                format!(
+                    r#"{{"id":"{id}","harness":"codex","native_id":"n","machine_id":"mach_1","root":null,
+                    "title":null,"model":null,"turn":"idle","turn_since":1,"confirmed":true,"live":false,
+                    "started_at":null,"updated_at":1,"visibility":"restricted","revision":1,"claimed_by":null}}"#
+                )
+            };
+            let items: Vec<String> = ids.iter().map(item).collect();
+            let body = format!(
+                r#"{{"version":1,"context":{{}},"items":[{}],"next_cursor":{next}}}"#,
+                items.join(",")
+            );
+            Step::json(200, body)
+        };
+        let script = Script::of([page(&[], r#""on""#), page(&["sess_1", "sess_2"], r#""more""#)]);
+        let query = SessionQuery { machine: Some("mach_1".into()), ..SessionQuery::default() };
+        let found = script.client().newest_sessions(&"team_1".into(), &query, 2).await.unwrap();
+        assert_eq!(found.len(), 2);
+        let asked: Vec<String> = script.asked().into_iter().map(|request| request.path_and_query).collect();
+        assert!(asked.len() == 2 && asked[1].contains("machine=mach_1") && asked[1].contains("cursor=on"));
+    }
 }

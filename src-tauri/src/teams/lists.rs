@@ -71,8 +71,7 @@ impl Reader {
             let machines = client.machines(&self.team).await?;
             let live = SessionQuery { live: Some(true), ..SessionQuery::default() };
             let mut sessions = client.all_sessions(&self.team, &live).await?;
-            let newest = SessionQuery { limit: Some(ENDED_MAX), ..SessionQuery::default() };
-            let newest = client.sessions(&self.team, &newest).await?.items;
+            let newest = client.newest_sessions(&self.team, &SessionQuery::default(), ENDED_MAX).await?;
             sessions.extend(newest.into_iter().filter(|session| !session.live));
             self.change(|shown| shown.lists(machines, sessions, clock.now_ms()));
         }

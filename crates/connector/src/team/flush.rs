@@ -54,9 +54,8 @@ async fn send(team: &Team, client: &Client) -> Result<(), Stop> {
     let context = team.context();
     let machine = context.machine.ok_or_else(no_machine)?.id;
     // A report may have arrived of which only the answer was lost: the newest sessions say so.
-    let query =
-        SessionQuery { machine: Some(machine.clone()), limit: Some(PAGE_MAX), ..SessionQuery::default() };
-    let known = client.sessions(&context.team_id, &query).await?.items;
+    let query = SessionQuery { machine: Some(machine.clone()), ..SessionQuery::default() };
+    let known = client.newest_sessions(&context.team_id, &query, PAGE_MAX).await?;
     loop {
         let rows = team.journal.waiting(i64::try_from(PUBLISH_MAX).unwrap_or(1));
         if rows.is_empty() {
