@@ -78,10 +78,24 @@ impl Client {
         self.all(list(team, query)).await
     }
 
+    /// Says 'mine' to a session that waits for a person; the session as it is then.
+    pub async fn claim_attention(&self, team: &TeamId, id: &SessionId) -> Result<Session, ClientError> {
+        self.change(Call::post_nothing(attention(team, id))).await
+    }
+
+    /// Makes a session nobody's again.
+    pub async fn release_attention(&self, team: &TeamId, id: &SessionId) -> Result<(), ClientError> {
+        self.change_quietly(Call::delete(attention(team, id))).await
+    }
+
     /// One session.
     pub async fn session(&self, team: &TeamId, id: &SessionId) -> Result<Session, ClientError> {
         self.get(Path::team(team).to("sessions").piece(id)).await
     }
+}
+
+fn attention(team: &TeamId, id: &SessionId) -> Path {
+    Path::team(team).to("sessions").piece(id).to("attention")
 }
 
 fn list(team: &TeamId, query: &SessionQuery) -> Path {

@@ -27,6 +27,7 @@ pub struct Hub {
     presence: Signals,
     links: Arc<Mutex<Links>>,
     presence_due: Arc<tokio::sync::Notify>,
+    attention_due: Arc<tokio::sync::Notify>,
     credentials_ended: Arc<AtomicU64>,
     callers_changed: Arc<AtomicU64>,
     links_made: Arc<AtomicU64>,
@@ -128,6 +129,11 @@ impl Hub {
         self.presence_due.notify_one();
     }
 
+    /// Waits until a 'mine' may have a new moment at which it ends.
+    pub async fn attention_due(&self) {
+        self.attention_due.notified().await;
+    }
+
     /// Wakes whom a commit concerns.
     pub fn wake(&self, effects: Effects) {
         // A credential is not bound to one team: its end concerns whoever waits anywhere.
@@ -142,6 +148,9 @@ impl Hub {
         self.presence.wake(&effects.presence.iter().chain(&effects.access).collect(), everyone);
         if !effects.presence.is_empty() {
             self.wake_presence_timer();
+        }
+        if effects.attention {
+            self.attention_due.notify_one();
         }
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         for (machine, reason) in &effects.close_links {

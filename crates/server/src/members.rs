@@ -7,6 +7,7 @@ use crate::error::ApiError;
 use crate::events::append::{NewEvent, append};
 use crate::machines;
 use crate::request::{Call, Reply};
+use crate::sessions::attention;
 use crate::store::{Tx, credentials, members, teams};
 use serde_json::json;
 use teamlamp_wire::account::{ChangeMember, Member, Membership, Role};
@@ -114,6 +115,7 @@ fn end_access(
     who: &PrincipalId,
     actor: &Actor,
 ) -> Result<(), ApiError> {
+    attention::release_all_of(tx, app, team, who, actor)?;
     machines::revoke_all_of(tx, app, team, who, actor)?;
     credentials::revoke_of_principal(tx, who, Some(team))?;
     if !members::is_anywhere(tx, who)? {
@@ -148,6 +150,8 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
             members::update(tx, &team, &who, after.0, after.1)?;
             if before.active && !after.1 {
                 end_access(tx, &call.app, &team, &who, &actor)?;
+            } else if after.0 == Role::Viewer {
+                attention::release_all_of(tx, &call.app, &team, &who, &actor)?;
             }
             let member = found(tx, &team, &who)?;
             event(tx, &call.app, &team, "member.changed", &member, &actor)?;

@@ -2,7 +2,7 @@
 
 use crate::invitations::accept;
 use crate::request::Handler;
-use crate::sessions::{list as session_list, register};
+use crate::sessions::{attention, list as session_list, register};
 use crate::{
     audit, capabilities, credentials, enrollment, events, health, heartbeat, invitations, link, machines, me,
     members, notes, openapi, presence, teams,
@@ -304,6 +304,10 @@ pub static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "machine", "harness", "turn", "root", "text", "live"])
         .list(of::<Session>),
     Route::new("sessions.read", Method::GET, SESSION, h!(session_list::read)).one(of::<Session>).tagged(),
+    Route::new("sessions.attention.claim", Method::POST, ATTENTION, h!(attention::claim))
+        .one(of::<Session>)
+        .tagged(),
+    Route::new("sessions.attention.release", Method::DELETE, ATTENTION, h!(attention::release)),
     // Events.
     Route::new("events.publish", Method::POST, EVENTS, h!(events::publish::publish))
         .body(limits::BODY_EVENTS_BYTES)
@@ -332,6 +336,7 @@ const NOTES: &str = "/v1/teams/{team}/machines/{machine}/notes";
 const MACHINE_EVENTS: &str = "/v1/teams/{team}/machines/events";
 const SESSIONS: &str = "/v1/teams/{team}/sessions";
 const SESSION: &str = "/v1/teams/{team}/sessions/{session}";
+const ATTENTION: &str = "/v1/teams/{team}/sessions/{session}/attention";
 const EVENTS: &str = "/v1/teams/{team}/events";
 const HISTORY: &str = "/v1/teams/{team}/events/history";
 const EVENT: &str = "/v1/teams/{team}/events/{event}";

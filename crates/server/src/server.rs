@@ -131,6 +131,7 @@ impl Server {
         });
         first_owner::prepare(&app).await.map_err(|fault| StartError::First(fault.to_string()))?;
         app.tasks.spawn("presence timer", crate::presence::watch(app.clone()));
+        app.tasks.spawn("attention timer", crate::sessions::attention::watch(app.clone()));
         app.tasks.spawn("maintenance", crate::maintenance::watch(app.clone()));
         if let Some(listener) = listener {
             app.tasks.spawn_to_end("listener", serve::accept(app.clone(), listener));

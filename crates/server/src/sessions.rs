@@ -1,5 +1,6 @@
 //! Sessions as the team knows them: what they do, registering, lists. Their content is not kept here.
 
+pub mod attention;
 pub mod list;
 pub mod register;
 pub mod turns;

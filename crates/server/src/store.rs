@@ -1,6 +1,7 @@
 //! The database: one writer that commits in groups, and a pool of readers. SQL lives here and
 //! nowhere else, one file for each domain; this file is only how transactions run.
 
+pub mod attention;
 pub mod audit;
 pub mod credentials;
 pub mod events;

@@ -15,6 +15,13 @@ pub struct State {
     pub since: Option<Millis>,
 }
 
+impl State {
+    /// Whether it waits for a person: only then can it be anybody's.
+    pub fn waits(&self) -> bool {
+        self.bound && Turn::parse(&self.turn).waits()
+    }
+}
+
 /// What a report says; `None` where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {

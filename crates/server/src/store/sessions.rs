@@ -65,13 +65,14 @@ pub fn of_origin(
     Ok(id.map(SessionId))
 }
 
-/// Writes what a session does.
+/// Writes what a session does. Whose it was while it waited ends with the wait.
 pub fn set_state(tx: &Tx<'_>, id: &SessionId, state: &State) -> Result<(), ApiError> {
     tx.prepare_cached(
-        "UPDATE sessions SET bound = ?2, turn = ?3, turn_since = ?4, updated_at = ?5, revision = revision + 1
+        "UPDATE sessions SET bound = ?2, turn = ?3, turn_since = ?4, updated_at = ?5, revision = revision + 1,
+           claimed_by = CASE WHEN ?6 THEN claimed_by END, claimed_until = CASE WHEN ?6 THEN claimed_until END
          WHERE id = ?1",
     )?
-    .execute(params![id.as_str(), state.bound, state.turn, state.since, tx.now_ms])?;
+    .execute(params![id.as_str(), state.bound, state.turn, state.since, tx.now_ms, state.waits()])?;
     Ok(())
 }
 

@@ -37,6 +37,8 @@ pub struct Effects {
     pub credentials: BTreeSet<CredentialId>,
     /// Teams with new presence transitions, or with a moment at which time will make one.
     pub presence: BTreeSet<TeamId>,
+    /// Whether a 'mine' has a moment at which it ends by itself.
+    pub attention: bool,
     /// Links that are to be closed, and why.
     pub close_links: BTreeMap<MachineId, ClosingReason>,
     /// Machines that have something new to be told over their link.
@@ -50,6 +52,7 @@ impl Effects {
         self.callers |= other.callers;
         self.credentials.extend(other.credentials);
         self.presence.extend(other.presence);
+        self.attention |= other.attention;
         self.close_links.extend(other.close_links);
         self.tell_links.extend(other.tell_links);
     }

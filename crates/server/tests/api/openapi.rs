@@ -90,6 +90,8 @@ async fn every_operation_is_listed_once_and_here() {
         "members.read GET /v1/teams/{team}/members/{principal}",
         "members.remove DELETE /v1/teams/{team}/members/{principal}",
         "openapi.read GET /v1/openapi.json",
+        "sessions.attention.claim POST /v1/teams/{team}/sessions/{session}/attention",
+        "sessions.attention.release DELETE /v1/teams/{team}/sessions/{session}/attention",
         "sessions.list GET /v1/teams/{team}/sessions",
         "sessions.read GET /v1/teams/{team}/sessions/{session}",
         "sessions.register POST /v1/teams/{team}/sessions",

@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
 
+mod attention;
 mod authority;
 mod fair;
 mod follow;
