@@ -1,12 +1,12 @@
 //! Making credentials, and what one may do with itself: rotate and sign out.
 
 use crate::access::audit::{self, Entry};
-use crate::access::auth;
+use crate::access::{Caller, auth};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{Call, Reply};
-use crate::store::Tx;
 use crate::store::credentials::{self, New};
+use crate::store::{Tx, members, teams};
 use teamlamp_wire::account::{CredentialKind, IssuedCredential, Rotated};
 use teamlamp_wire::id::{CredentialId, MachineId, PrincipalId, TeamId};
 use teamlamp_wire::limits::{MACHINE_CREDENTIAL_MS, USER_CREDENTIAL_MS};
@@ -59,6 +59,19 @@ pub fn issue_to_machine(
     Ok(issue(tx, app, custodian, Some((team, machine)))?.1)
 }
 
+/// Audits what a credential did with itself: in its own team, or in each that its person is a member of.
+fn note(tx: &Tx<'_>, call: &Call, caller: &Caller) -> Result<(), ApiError> {
+    let entry = Entry::of(caller.credential_id.as_str());
+    if caller.team_id.is_some() {
+        return audit::allowed(tx, call, &entry.in_team(caller.team_id.as_ref()));
+    }
+    let memberships = members::of_principal(tx, &caller.principal_id)?;
+    memberships
+        .iter()
+        .filter(|membership| membership.active)
+        .try_for_each(|membership| audit::allowed(tx, call, &entry.in_team(Some(&membership.team.id))))
+}
+
 /// Handles `credentials.rotate`: a second token; the old one is valid until the new one is first used.
 ///
 /// # Errors
@@ -70,8 +83,7 @@ pub async fn rotate(call: Call) -> Result<Reply, ApiError> {
             let (token, hash) = auth::new_token(&caller.credential_id, &call.app.chance);
             let expires_at = tx.now_ms + lifetime_ms(caller.kind);
             credentials::rotate(tx, &caller.credential_id, &hash, expires_at)?;
-            let entry = Entry::of(caller.credential_id.as_str()).in_team(caller.team_id.as_ref());
-            audit::allowed(tx, call, &entry)?;
+            note(tx, call, &caller)?;
             let credential =
                 IssuedCredential { token: Some(token), kind: caller.kind, expires_at, redacted: false };
             call.one(Rotated { credential })
@@ -89,8 +101,10 @@ pub async fn sign_out(call: Call) -> Result<Reply, ApiError> {
         |_, call| Ok(call.caller()?.clone()),
         |tx, call, caller| {
             credentials::revoke(tx, &caller.credential_id)?;
-            let entry = Entry::of(caller.credential_id.as_str()).in_team(caller.team_id.as_ref());
-            audit::allowed(tx, call, &entry)?;
+            if let Some(team) = &caller.team_id {
+                teams::raise_auth_epoch(tx, team)?;
+            }
+            note(tx, call, &caller)?;
             Ok(Reply::Empty)
         },
     )

@@ -121,8 +121,9 @@ fn again(
     machines::enroll_again(tx, &before.id, new)?;
     end_credentials(tx, &before.id)?;
     let after = found(tx, team, &before.id)?;
+    // Revived or not: its older credentials were revoked.
+    teams::raise_auth_epoch(tx, team)?;
     if before.enrollment == Enrollment::Revoked {
-        teams::raise_auth_epoch(tx, team)?;
         append(tx, &call.app.chance, team, event(caller.actor(), "machine.enrolled", &after))?;
     } else if before.name != after.name {
         append(tx, &call.app.chance, team, event(caller.actor(), "machine.renamed", &after))?;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use teamlamp_wire::envelope::{ErrorBody, ErrorCode};
+use teamlamp_wire::id::TeamId;
 
 /// Why a request is not done: a [`Refusal`], boxed so that results stay small.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -22,6 +23,8 @@ pub struct Refusal {
     pub retry_after_seconds: Option<u64>,
     /// `Allow`, of a 405.
     pub allow: Option<String>,
+    /// The team whose admins read of the refusal, where the path names none.
+    pub team: Option<TeamId>,
 }
 
 impl ApiError {
@@ -33,6 +36,7 @@ impl ApiError {
             detail: None,
             retry_after_seconds: None,
             allow: None,
+            team: None,
         }))
     }
     /// What is said.
@@ -93,6 +97,11 @@ impl ApiError {
         error.body.retryable = Some(true);
         error.detail = Some(cause.to_string());
         error
+    }
+    /// A refusal that concerns this team, which the path does not name.
+    pub fn of_team(mut self, team: &TeamId) -> Self {
+        self.team = Some(team.clone());
+        self
     }
     /// Facts about the refusal.
     pub fn with_details(mut self, details: Value) -> Self {

@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use std::net::IpAddr;
 use teamlamp_wire::account::{CredentialKind, Role};
 use teamlamp_wire::envelope::ErrorCode;
-use teamlamp_wire::id::InvitationId;
+use teamlamp_wire::id::{InvitationId, PrincipalId};
 use teamlamp_wire::invitation::{
     Code, CreateInvitation, CreatedInvitation, Invitation, InvitationPreview, JoinLink, Named,
     PreviewInvitation, ServerRef,
@@ -115,6 +115,27 @@ pub async fn create(call: Call) -> Result<Reply, ApiError> {
     .await
 }
 
+/// Ends the open invitations of a member who could not make them any more: all where they left, those to
+/// roles above what they may invite to with another role of their own.
+///
+/// # Errors
+/// What the store says.
+pub fn end_all_of(tx: &Tx<'_>, call: &Call, maker: &PrincipalId, role: Option<Role>) -> Result<(), ApiError> {
+    let team = call.team();
+    for open in invitations::open_of(tx, &team, maker)? {
+        let stays = role.is_some_and(|role| {
+            let standing = Standing { team_id: team.clone(), role };
+            may_invite(&standing, open.role, true).is_ok()
+        });
+        if !stays {
+            invitations::revoke(tx, &open.id)?;
+            let entry = Entry::of(open.id.as_str()).as_operation("invitations.revoke");
+            audit::allowed(tx, call, &entry.revision(open.revision + 1))?;
+        }
+    }
+    Ok(())
+}
+
 /// Handles `invitations.list`: those that were not revoked, oldest first.
 ///
 /// # Errors
@@ -146,12 +167,24 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
 /// 403, 404, 410 where it ended before.
 pub async fn revoke(call: Call) -> Result<Reply, ApiError> {
     call.change(
-        |tx, call| guard::person(tx, call.caller()?, &call.team(), Role::Admin),
-        |tx, call, standing| {
+        |tx, call| {
+            let standing = guard::person(tx, call.caller()?, &call.team(), Role::Admin)?;
             let id = InvitationId::from(call.param("invitation"));
-            let kept = open(invitations::find(tx, &standing.team_id, &id)?, tx.now_ms)?;
+            let kept = invitations::find(tx, &standing.team_id, &id)?;
+            let kept = kept.ok_or_else(|| ApiError::not_found("invitation"))?;
             if kept.invitation.role == Role::Owner && standing.role != Role::Owner {
                 return Err(ApiError::forbidden("Only an owner revokes an owner's invitation: ask one."));
+            }
+            Ok(kept)
+        },
+        |tx, call, kept| {
+            let id = kept.invitation.id.clone();
+            match kept.standing(tx.now_ms) {
+                invitations::Standing::Open => {}
+                invitations::Standing::Ended => {
+                    return Err(ApiError::gone("This invitation has ended already."));
+                }
+                invitations::Standing::Forgotten => return Err(ApiError::not_found("invitation")),
             }
             invitations::revoke(tx, &id)?;
             audit::allowed(tx, call, &Entry::of(id.as_str()).revision(kept.invitation.revision + 1))?;
@@ -196,8 +229,12 @@ async fn limited<T>(
 ) -> Result<T, ApiError> {
     let tried = app.limits.try_code(peer, app.clock.monotonic())?;
     let result = look.await;
-    if result.as_ref().is_err_and(|refusal| refusal.body.code == ErrorCode::NotFound) {
-        tried.was_wrong();
+    // A key that belongs to another request would tell of a guess among many whether one was right.
+    let tells_wrong = |refusal: &ApiError| {
+        matches!(refusal.body.code, ErrorCode::NotFound | ErrorCode::IdempotencyConflict)
+    };
+    if !result.as_ref().is_err_and(tells_wrong) {
+        tried.was_not_wrong();
     }
     result
 }

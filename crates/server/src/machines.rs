@@ -179,15 +179,12 @@ pub async fn revoke(call: Call) -> Result<Reply, ApiError> {
 ///
 /// # Errors
 /// A store that can't be written.
-pub fn revoke_all_of(
-    tx: &Tx<'_>,
-    app: &App,
-    team: &TeamId,
-    custodian: &PrincipalId,
-    actor: &Actor,
-) -> Result<(), ApiError> {
-    for machine in machines::active_of(tx, team, custodian)? {
-        revoke_one(tx, app, team, &machine, actor)?;
+pub fn revoke_all_of(tx: &Tx<'_>, call: &Call, custodian: &PrincipalId) -> Result<(), ApiError> {
+    let (team, actor) = (call.team(), call.caller()?.actor());
+    for machine in machines::active_of(tx, &team, custodian)? {
+        revoke_one(tx, &call.app, &team, &machine, &actor)?;
+        let entry = Entry::of(machine.id.as_str()).as_operation("machines.revoke");
+        audit::allowed(tx, call, &entry.revision(machine.revision + 1))?;
     }
     Ok(())
 }

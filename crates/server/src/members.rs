@@ -5,10 +5,10 @@ use crate::access::{Standing, guard};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::events::append::{NewEvent, append};
-use crate::machines;
 use crate::request::{Call, Reply};
 use crate::sessions::attention;
 use crate::store::{Tx, credentials, members, teams};
+use crate::{invitations, machines};
 use serde_json::json;
 use teamlamp_wire::account::{ChangeMember, Member, Membership, Role};
 use teamlamp_wire::event::Actor;
@@ -106,22 +106,32 @@ fn keep_an_owner(
     Ok(())
 }
 
-/// What a member held in the team ends: machines, their credentials, and a person's own credential where
-/// this was the last team. Streams and links end after the commit.
-fn end_access(
-    tx: &Tx<'_>,
-    app: &App,
-    team: &TeamId,
-    who: &PrincipalId,
-    actor: &Actor,
-) -> Result<(), ApiError> {
-    attention::release_all_of(tx, app, team, who, actor)?;
-    machines::revoke_all_of(tx, app, team, who, actor)?;
-    credentials::revoke_of_principal(tx, who, Some(team))?;
+/// What a member held in the team ends: sessions that were theirs to attend to, invitations, machines and
+/// their credentials, and a person's own credential where this was the last team. Streams and links end
+/// after the commit.
+fn end_access(tx: &Tx<'_>, call: &Call, who: &PrincipalId) -> Result<(), ApiError> {
+    let (team, actor) = (call.team(), call.caller()?.actor());
+    attention::release_all_of(tx, &call.app, &team, who, &actor)?;
+    invitations::end_all_of(tx, call, who, None)?;
+    machines::revoke_all_of(tx, call, who)?;
+    credentials::revoke_of_principal(tx, who, Some(&team))?;
     if !members::is_anywhere(tx, who)? {
         credentials::revoke_of_principal(tx, who, None)?;
     }
     Ok(())
+}
+
+/// What a member may no longer have after another role than before.
+fn end_what_a_role_gave(
+    tx: &Tx<'_>,
+    call: &Call,
+    who: &PrincipalId,
+    (before, after): (Role, Role),
+) -> Result<(), ApiError> {
+    if after == Role::Viewer {
+        attention::release_all_of(tx, &call.app, &call.team(), who, &call.caller()?.actor())?;
+    }
+    if after < before { invitations::end_all_of(tx, call, who, Some(after)) } else { Ok(()) }
 }
 
 /// Handles `members.change`.
@@ -132,12 +142,15 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
     let expected = call.if_match()?;
     let wanted: ChangeMember = call.json()?;
     call.change(
-        |tx, call| guard::person(tx, call.caller()?, &call.team(), Role::Admin),
-        move |tx, call, standing| {
-            let (team, who) = (call.team(), PrincipalId::from(call.param("principal")));
-            let before = found(tx, &team, &who)?;
+        move |tx, call| {
+            let standing = guard::person(tx, call.caller()?, &call.team(), Role::Admin)?;
+            let before = found(tx, &call.team(), &PrincipalId::from(call.param("principal")))?;
             let after = (wanted.role.unwrap_or(before.role), wanted.active.unwrap_or(before.active));
             may_change(&standing, &before, Some(after))?;
+            Ok((before, after))
+        },
+        move |tx, call, (before, after)| {
+            let (team, who) = (call.team(), PrincipalId::from(call.param("principal")));
             if before.revision != expected {
                 return Err(ApiError::revision_mismatch(before.revision));
             }
@@ -149,9 +162,9 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
             let actor = call.caller()?.actor();
             members::update(tx, &team, &who, after.0, after.1)?;
             if before.active && !after.1 {
-                end_access(tx, &call.app, &team, &who, &actor)?;
-            } else if after.0 == Role::Viewer {
-                attention::release_all_of(tx, &call.app, &team, &who, &actor)?;
+                end_access(tx, call, &who)?;
+            } else {
+                end_what_a_role_gave(tx, call, &who, (before.role, after.0))?;
             }
             let member = found(tx, &team, &who)?;
             event(tx, &call.app, &team, "member.changed", &member, &actor)?;
@@ -171,18 +184,23 @@ pub async fn change(call: Call) -> Result<Reply, ApiError> {
 pub async fn remove(call: Call) -> Result<Reply, ApiError> {
     let expected = call.if_match()?;
     call.change(
-        |tx, call| guard::person(tx, call.caller()?, &call.team(), Role::Admin),
-        move |tx, call, standing| {
+        |tx, call| {
+            let standing = guard::person(tx, call.caller()?, &call.team(), Role::Admin)?;
+            let before = members::find(tx, &call.team(), &PrincipalId::from(call.param("principal")))?;
+            // One who is gone already: the same request again still gets its answer.
+            before.iter().try_for_each(|before| may_change(&standing, before, None))?;
+            Ok(before)
+        },
+        move |tx, call, before| {
             let (team, who) = (call.team(), PrincipalId::from(call.param("principal")));
-            let before = found(tx, &team, &who)?;
-            may_change(&standing, &before, None)?;
+            let before = before.ok_or_else(|| ApiError::not_found("member"))?;
             if before.revision != expected {
                 return Err(ApiError::revision_mismatch(before.revision));
             }
             keep_an_owner(tx, &team, &before, None)?;
             let actor = call.caller()?.actor();
             members::delete(tx, &team, &who)?;
-            end_access(tx, &call.app, &team, &who, &actor)?;
+            end_access(tx, call, &who)?;
             let gone = Member { active: false, ..before };
             event(tx, &call.app, &team, "member.removed", &gone, &actor)?;
             teams::raise_auth_epoch(tx, &team)?;

@@ -304,8 +304,10 @@ impl Call {
         };
         let denial = audit::Denial::of(&self);
         let result = app.store.write(move |tx| change(tx, &self)).await;
-        let forbidden = result.as_ref().is_err_and(|refusal| refusal.body.code == ErrorCode::Forbidden);
-        if let Some(denial) = denial.filter(|_| forbidden) {
+        let refused =
+            |refusal: &&ApiError| matches!(refusal.body.code, ErrorCode::Forbidden | ErrorCode::Conflict);
+        let denial = denial.zip(result.as_ref().err().filter(refused));
+        if let Some(denial) = denial.map(|(denial, refusal)| denial.in_team(refusal.team.as_ref())) {
             audit::denied(&app, denial).await;
         }
         result

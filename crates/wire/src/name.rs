@@ -57,9 +57,10 @@ pub fn clean_to(raw: &str, max_chars: usize) -> Result<String, NameFault> {
     Ok(name)
 }
 
-/// The form in which machine names are compared: without regard to case.
+/// The form in which machine names are compared: without regard to case. By the upper case first, since some
+/// letters have two lower cases (a Greek sigma at a word's end) or none of one letter (ß).
 pub fn fold(name: &str) -> String {
-    name.to_lowercase().nfc().collect()
+    name.to_uppercase().to_lowercase().nfc().collect()
 }
 
 #[cfg(test)]
@@ -76,13 +77,21 @@ mod tests {
     fn bad_names_say_why() {
         assert_eq!(clean(" \t "), Err(NameFault::Empty));
         assert_eq!(clean(&"x".repeat(65)), Err(NameFault::TooLong(64)));
-        for bad in ["a\u{0}b", "a\nb", "safe\u{202e}gpj", "a\u{2066}b"] {
-            assert_eq!(clean(bad), Err(NameFault::Control), "{bad:?}");
+        let bidi = ('\u{202a}'..='\u{202e}')
+            .chain('\u{2066}'..='\u{2069}')
+            .chain(['\u{61c}', '\u{200e}', '\u{200f}']);
+        for bad in bidi.chain(['\0', '\n', '\u{7f}', '\u{85}', '\u{2028}', '\u{2029}']) {
+            assert_eq!(clean(&format!("a{bad}b")), Err(NameFault::Control), "{bad:?}");
         }
     }
 
     #[test]
     fn folding_ignores_case() {
-        assert_eq!(fold("ADA-Laptop"), fold("ada-laptop"));
+        for (a, b) in
+            [("ADA-Laptop", "ada-laptop"), ("ΟΔΟΣ", "οδοσ"), ("Straße", "STRASSE"), ("É", "e\u{301}")]
+        {
+            assert_eq!(fold(a), fold(b));
+        }
+        assert_eq!(fold("Ada Laptop"), "ada laptop");
     }
 }

@@ -14,6 +14,7 @@ const TARGET_CHARS: usize = 80;
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     target: &'a str,
+    operation: Option<&'static str>,
     team: Option<&'a TeamId>,
     actor: Option<&'a PrincipalId>,
     revision: Option<i64>,
@@ -22,11 +23,16 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Of a target, by who asks, in the team of the path.
     pub fn of(target: &'a str) -> Self {
-        Self { target, team: None, actor: None, revision: None }
+        Self { target, operation: None, team: None, actor: None, revision: None }
     }
     /// In another team than the path's, where there is one.
     pub fn in_team(mut self, team: Option<&'a TeamId>) -> Self {
         self.team = team;
+        self
+    }
+    /// By what another operation brings with it.
+    pub fn as_operation(mut self, operation: &'static str) -> Self {
+        self.operation = Some(operation);
         self
     }
     /// By somebody who had no credential yet.
@@ -52,7 +58,7 @@ pub fn allowed(tx: &Tx<'_>, call: &Call, entry: &Entry<'_>) -> Result<(), ApiErr
         id: &id,
         team: entry.team.or(of_path.as_ref()),
         actor: entry.actor.or(call.caller.as_ref().map(|c| &c.principal_id)),
-        operation: call.route.operation,
+        operation: entry.operation.unwrap_or(call.route.operation),
         target: Some(entry.target),
         revision: entry.revision,
         request_id: call.request_id.as_str(),
@@ -80,6 +86,11 @@ impl Denial {
             target: call.target().map(|target| target.chars().take(TARGET_CHARS).collect()),
             request_id: call.request_id.clone(),
         })
+    }
+    /// In another team than the path's, where there is one.
+    pub fn in_team(mut self, team: Option<&TeamId>) -> Self {
+        self.team = team.cloned().or(self.team);
+        self
     }
 }
 

@@ -52,6 +52,9 @@ pub fn of(call: &Call) -> Option<Keyed> {
     // Length-prefixed parts, so that no two requests have the same bytes.
     let body = serde_json::from_slice::<Value>(&call.body)
         .map_or_else(|_| call.body.to_vec(), |v| canonical(&v).into_bytes());
+    // 'The credential of the request' is another one with each credential of the same person.
+    let own = call.caller.as_ref().filter(|_| call.route.path.starts_with("/v1/credentials/"));
+    let own = own.map_or("", |caller| caller.credential_id.as_str());
     let if_match = call.parts.headers.get(http::header::IF_MATCH).map_or(&b""[..], |v| v.as_bytes());
     let mut request = Vec::new();
     for part in [
@@ -59,6 +62,7 @@ pub fn of(call: &Call) -> Option<Keyed> {
         call.parts.uri.path().as_bytes(),
         call.parts.uri.query().unwrap_or_default().as_bytes(),
         if_match,
+        own.as_bytes(),
         &body,
     ] {
         request.extend_from_slice(&(part.len() as u64).to_be_bytes());

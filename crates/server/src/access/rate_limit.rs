@@ -20,6 +20,8 @@ const TOLD: usize = 10;
 const SLOT: Duration = Duration::from_secs(10);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
+/// How long to wait where only tries under way fill the limit.
+const CODES_AGAIN_SECONDS: u64 = 5;
 const OTHERS: &str = "(others)";
 
 /// Everyone's buckets.
@@ -27,7 +29,17 @@ const OTHERS: &str = "(others)";
 pub struct Limits {
     credentials: Mutex<BTreeMap<CredentialId, Spender>>,
     addresses: Mutex<BTreeMap<IpAddr, Bucket>>,
-    codes: Mutex<BTreeMap<IpAddr, VecDeque<Moment>>>,
+    codes: Mutex<BTreeMap<IpAddr, Codes>>,
+}
+
+/// What one address tried of invitation codes.
+#[derive(Debug)]
+struct Codes {
+    /// When it was wrong, within the last hour.
+    wrong: VecDeque<Moment>,
+    /// Tries whose result is not known yet.
+    under_way: usize,
+    at: Moment,
 }
 
 impl Limits {
@@ -77,70 +89,75 @@ impl Limits {
         })
     }
 
-    /// Counts a try at an invitation code as wrong while it is under way: many tries at once are no way
-    /// around the limit.
+    /// Begins a try at an invitation code. Many tries at once are no way around the limit: those under way
+    /// count as wrong ones would, but for a moment only.
     ///
     /// # Errors
-    /// 429 after ten wrong ones within an hour.
+    /// 429 after ten wrong ones within an hour, and with so many under way.
     pub fn try_code(&self, peer: IpAddr, now: Moment) -> Result<CodeTry<'_>, ApiError> {
         let mut codes = held(&self.codes);
         let address = neighbourhood(peer);
-        if codes.len() >= REMEMBERED && !codes.contains_key(&address) {
-            codes.retain(|_, wrong| wrong.back().is_some_and(|at| *at + HOUR > now));
+        make_room(&mut codes, &address, |codes| codes.at);
+        let of = codes.entry(address).or_insert_with(|| Codes::new(now));
+        of.at = now;
+        of.wrong.retain(|at| *at + HOUR > now);
+        let most = WRONG_CODES_PER_HOUR as usize;
+        if let Some(oldest) = of.wrong.front().filter(|_| of.wrong.len() >= most) {
+            let wait = whole_seconds(*oldest + HOUR - now);
+            let minutes = wait.div_ceil(60);
+            let message = format!(
+                "Too many wrong codes from this address: try again in {minutes} min, and copy the code."
+            );
+            return Err(ApiError::rate_limited(message, wait, json!({})));
         }
-        make_room(&mut codes, &address, |wrong| wrong.back().copied().unwrap_or(now));
-        let wrong = codes.entry(address).or_default();
-        wrong.retain(|at| *at + HOUR > now);
-        let full = wrong.len() >= WRONG_CODES_PER_HOUR as usize;
-        let Some(oldest) = wrong.front().filter(|_| full) else {
-            wrong.push_back(now);
-            drop(codes);
-            return Ok(CodeTry { limits: self, peer, wrong: false });
-        };
-        let wait = whole_seconds(*oldest + HOUR - now);
-        let minutes = wait.div_ceil(60);
-        Err(ApiError::rate_limited(
-            format!("Too many wrong codes from this address: try again in {minutes} min, and copy the code."),
-            wait,
-            json!({}),
-        ))
+        if of.wrong.len() + of.under_way >= most {
+            let message = "Many codes are being tried from this address: try again in a moment.";
+            return Err(ApiError::rate_limited(message, CODES_AGAIN_SECONDS, json!({})));
+        }
+        of.under_way += 1;
+        drop(codes);
+        Ok(CodeTry { limits: self, address, begun: now, wrong: true })
     }
 
-    /// A try was no wrong code after all.
-    fn right_code(&self, peer: IpAddr) {
+    fn code_tried(&self, address: IpAddr, wrong: bool, begun: Moment) {
         let mut codes = held(&self.codes);
-        let address = neighbourhood(peer);
-        if let Some(wrong) = codes.get_mut(&address) {
-            wrong.pop_back();
-            if wrong.is_empty() {
-                codes.remove(&address);
-            }
+        let of = codes.entry(address).or_insert_with(|| Codes::new(begun));
+        of.under_way = of.under_way.saturating_sub(1);
+        if wrong {
+            of.wrong.push_back(begun);
+        } else if of.wrong.is_empty() && of.under_way == 0 {
+            codes.remove(&address);
         }
     }
 }
 
-/// A try at an invitation code. Unless it [was wrong](CodeTry::was_wrong), dropping it counts for
-/// nothing: the code was right, or whoever asked went away and was told nothing.
+impl Codes {
+    fn new(now: Moment) -> Self {
+        Self { wrong: VecDeque::new(), under_way: 0, at: now }
+    }
+}
+
+/// A try at an invitation code. Unless it [was not wrong](CodeTry::was_not_wrong), dropping it counts: who
+/// goes away before the answer may ask for it once more, so going away must not be free.
 #[derive(Debug)]
 #[must_use]
 pub struct CodeTry<'a> {
     limits: &'a Limits,
-    peer: IpAddr,
+    address: IpAddr,
+    begun: Moment,
     wrong: bool,
 }
 
 impl CodeTry<'_> {
-    /// The code was wrong: the try stays counted.
-    pub fn was_wrong(mut self) {
-        self.wrong = true;
+    /// The code was right, or nothing was told of it: the try counts for nothing.
+    pub fn was_not_wrong(mut self) {
+        self.wrong = false;
     }
 }
 
 impl Drop for CodeTry<'_> {
     fn drop(&mut self) {
-        if !self.wrong {
-            self.limits.right_code(self.peer);
-        }
+        self.limits.code_tried(self.address, self.wrong, self.begun);
     }
 }
 
@@ -258,14 +275,16 @@ impl Spender {
     }
 }
 
+/// Counts a name. Where there are too many, the smallest goes to the others, so that one that comes late and
+/// often is told all the same.
 fn count(names: &mut BTreeMap<String, u64>, name: &str) {
-    let name = if names.len() >= NAMES && !names.contains_key(name) { OTHERS } else { name };
-    match names.get_mut(name) {
-        Some(count) => *count += 1,
-        None => {
-            names.insert(name.to_owned(), 1);
+    if names.len() >= NAMES && !names.contains_key(name) {
+        let smallest = names.iter().filter(|(name, _)| *name != OTHERS).min_by_key(|(_, count)| **count);
+        if let Some(moved) = smallest.map(|(name, _)| name.clone()).and_then(|name| names.remove(&name)) {
+            *names.entry(OTHERS.to_owned()).or_default() += moved;
         }
     }
+    *names.entry(name.to_owned()).or_default() += 1;
 }
 
 fn largest<'a>(slots: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> Vec<Value> {
@@ -328,6 +347,19 @@ mod tests {
             assert_eq!(spent["by_caller"][0]["name"], OTHERS);
         }
         clock.sleep(ms(60_000)).await;
+        for i in 0..40 {
+            let name = format!("once {i}");
+            limits.spend(&credential, Some(&name), "GET /v1/me", clock.monotonic()).unwrap();
+        }
+        for _ in 0..20 {
+            limits.spend(&credential, Some("late and often"), "GET /v1/me", clock.monotonic()).unwrap();
+        }
+        {
+            let mut spenders = held(&limits.credentials);
+            let spent = spenders.get_mut(&credential).unwrap().spent(clock.monotonic());
+            assert_eq!(spent["by_caller"][0], json!({ "name": "late and often", "count": 20 }));
+        }
+        clock.sleep(ms(60_000)).await;
         let mut spenders = held(&limits.credentials);
         let spent = spenders.get_mut(&credential).unwrap().spent(clock.monotonic());
         assert_eq!(spent["requests"], 0);
@@ -349,20 +381,21 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn ten_wrong_codes_an_hour() {
         let (limits, clock) = (Limits::default(), Clock::starting_at(0));
+        let tried = |last: u8| limits.try_code(v4(last), clock.monotonic());
         for _ in 0..10 {
-            limits.try_code(v4(1), clock.monotonic()).unwrap().was_wrong();
-            // A right one in between counts for nothing, and so does one that nobody waited for.
-            drop(limits.try_code(v4(2), clock.monotonic()).unwrap());
+            // One whose end nobody waited for was wrong.
+            drop(tried(1).unwrap());
+            tried(2).unwrap().was_not_wrong();
         }
-        let refusal = limits.try_code(v4(1), clock.monotonic()).unwrap_err();
-        assert_eq!(refusal.retry_after_seconds, Some(3600));
-        // Tries at once are counted while they are under way.
-        let tries: Vec<_> = (0..10).map(|_| limits.try_code(v4(2), clock.monotonic()).unwrap()).collect();
-        assert!(limits.try_code(v4(2), clock.monotonic()).is_err());
-        drop(tries);
-        assert!(limits.try_code(v4(2), clock.monotonic()).is_ok());
+        assert_eq!(tried(1).unwrap_err().retry_after_seconds, Some(3600));
+        // Tries at once are counted while they are under way, and no longer.
+        let tries: Vec<_> = (0..10).map(|_| tried(2).unwrap()).collect();
+        assert_eq!(tried(2).unwrap_err().retry_after_seconds, Some(CODES_AGAIN_SECONDS));
+        tries.into_iter().for_each(CodeTry::was_not_wrong);
+        assert!(held(&limits.codes).keys().all(|address| *address == v4(1)));
+        tried(2).unwrap().was_not_wrong();
         clock.sleep(ms(3_600_000)).await;
-        assert!(limits.try_code(v4(1), clock.monotonic()).is_ok());
+        tried(1).unwrap().was_not_wrong();
     }
 
     #[tokio::test(start_paused = true)]

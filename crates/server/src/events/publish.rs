@@ -43,6 +43,12 @@ pub async fn publish(call: Call) -> Result<Reply, ApiError> {
     for (number, event) in events.iter().enumerate() {
         check(event).map_err(|why| ApiError::invalid(format!("Event {number}: {why}")))?;
     }
+    let kinds: Vec<String> = events.iter().map(|event| event.kind.clone()).collect();
+    let authority = move |tx: &Tx<'_>, call: &Call| {
+        let publisher = publisher(tx, call)?;
+        kinds.iter().try_for_each(|kind| may_publish(&publisher, kind))?;
+        Ok(publisher)
+    };
     call.change(authority, move |tx, call, publisher| {
         let (caller, team) = (call.caller()?, call.team());
         let mut published = Vec::with_capacity(events.len());
@@ -58,13 +64,21 @@ pub async fn publish(call: Call) -> Result<Reply, ApiError> {
     .await
 }
 
-fn authority(tx: &Tx<'_>, call: &Call) -> Result<As, ApiError> {
+fn publisher(tx: &Tx<'_>, call: &Call) -> Result<As, ApiError> {
     let (caller, team) = (call.caller()?, call.team());
     if caller.kind == CredentialKind::Machine {
         let (machine, source) = own_source(tx, caller, &team)?;
         return Ok(As::Machine(machine, source));
     }
     guard::person(tx, caller, &team, Role::Member).map(|_| As::Member)
+}
+
+fn may_publish(publisher: &As, kind: &str) -> Result<(), ApiError> {
+    match (kind_of(kind), publisher) {
+        (Some(KindOf::Cli(_)), As::Member) => Ok(()),
+        (Some(KindOf::Listed(row)), As::Machine(..)) if row.publisher == Publisher::Machine => Ok(()),
+        _ => Err(ApiError::forbidden(format!("`{}` is not yours to publish.", shown(kind)))),
+    }
 }
 
 /// What can be told of an event without asking the store.
@@ -154,19 +168,10 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     fn one(&self, publisher: &As, event: &PublishEvent) -> Result<PublishedEvent, ApiError> {
-        let kind = kind_of(&event.kind).ok_or_else(|| ApiError::internal("a kind was not checked"))?;
         let identity = match publisher {
             As::Member => self.caller.principal_id.as_str(),
             As::Machine(machine, _) => machine.as_str(),
         };
-        match (kind, publisher) {
-            (KindOf::Cli(_), As::Member) => {}
-            (KindOf::Listed(row), As::Machine(..)) if row.publisher == Publisher::Machine => {}
-            _ => {
-                let kind = shown(&event.kind);
-                return Err(ApiError::forbidden(format!("`{kind}` is not yours to publish.")));
-            }
-        }
         if let Some(id) = &event.id
             && let Some((sequence, by)) = rows::published(self.tx, self.team, id)?
         {

@@ -69,7 +69,7 @@ fn once(tx: &Tx<'_>, call: &Call, wanted: &Wanted) -> Result<Reply, ApiError> {
 fn again(tx: &Tx<'_>, call: &Call, record: Record) -> Result<Reply, ApiError> {
     let Some(id) = &record.credential else { return Ok(idempotency::again(record)) };
     let (token, hash) = auth::new_token(id, &call.app.chance);
-    if !credentials::replace_unused(tx, id, &hash)? {
+    if !credentials::give_another(tx, id, &hash)? {
         return Ok(idempotency::again(record));
     }
     let mut body: Value = serde_json::from_str(&record.body)?;
@@ -130,9 +130,8 @@ fn joined(
             return Err(ApiError::conflict("You are a member of this team already."));
         }
         Some(_) => {
-            return Err(ApiError::forbidden(
-                "Your membership of this team is inactive: only an admin of it can reactivate it.",
-            ));
+            let refusal = "Your membership of this team is inactive: only an admin of it can reactivate it.";
+            return Err(ApiError::forbidden(refusal).of_team(team));
         }
         None => {}
     }

@@ -37,6 +37,9 @@ pub fn allowed(tx: &Tx<'_>, act: &Act<'_>) -> rusqlite::Result<()> {
 /// Writes a refusal; one that repeats itself within a minute is counted.
 pub fn denied(tx: &Tx<'_>, act: &Act<'_>) -> rusqlite::Result<()> {
     let since = tx.now_ms - MINUTE_MS;
+    if counted(tx, act, act.target, since)? {
+        return Ok(());
+    }
     let (team, actor) = (act.team.map(TeamId::as_str), act.actor.map(PrincipalId::as_str));
     let recent: i64 = tx
         .prepare_cached(
@@ -44,19 +47,24 @@ pub fn denied(tx: &Tx<'_>, act: &Act<'_>) -> rusqlite::Result<()> {
              WHERE team_id IS ?1 AND actor IS ?2 AND outcome = 'denied' AND at > ?3",
         )?
         .query_row(params![team, actor, since], |row| row.get(0))?;
-    let target = act.target.filter(|_| recent < TOLD_APART);
+    if recent < TOLD_APART {
+        return insert(tx, act, act.target, "denied");
+    }
+    if counted(tx, act, None, since)? { Ok(()) } else { insert(tx, act, None, "denied") }
+}
+
+/// Counts a refusal to the row of the same one within the minute before; the row keeps the time of the first.
+fn counted(tx: &Tx<'_>, act: &Act<'_>, target: Option<&str>, since: i64) -> rusqlite::Result<bool> {
+    let (team, actor) = (act.team.map(TeamId::as_str), act.actor.map(PrincipalId::as_str));
     let folded = tx
         .prepare_cached(
-            "UPDATE audit SET count = count + 1, request_id = ?6, at = ?7
+            "UPDATE audit SET count = count + 1, request_id = ?6
              WHERE number = (SELECT number FROM audit
                WHERE team_id IS ?1 AND actor IS ?2 AND outcome = 'denied' AND at > ?3
                  AND operation = ?4 AND target_id IS ?5 ORDER BY number DESC LIMIT 1)",
         )?
-        .execute(params![team, actor, since, act.operation, target, act.request_id, tx.now_ms])?;
-    if folded == 0 {
-        insert(tx, act, target, "denied")?;
-    }
-    Ok(())
+        .execute(params![team, actor, since, act.operation, target, act.request_id])?;
+    Ok(folded > 0)
 }
 
 fn insert(tx: &Tx<'_>, act: &Act<'_>, target: Option<&str>, outcome: &str) -> rusqlite::Result<()> {

@@ -136,10 +136,12 @@ pub(super) fn callers_change(tx: &Tx<'_>) {
     tx.after_commit(|effects| effects.callers = true);
 }
 
-/// Gives a credential a second token, in the place of an earlier second one that was not used.
+/// Gives a credential a second token, in the place of an earlier second one that was not used. The day that
+/// the first token has left begins with the first rotation.
 pub fn rotate(tx: &Tx<'_>, id: &CredentialId, next: &TokenHash, expires_at: Millis) -> rusqlite::Result<()> {
     tx.prepare_cached(
-        "UPDATE credentials SET next_hash = ?2, next_issued_at = ?3, expires_at = MAX(expires_at, ?4)
+        "UPDATE credentials SET next_hash = ?2, next_issued_at = COALESCE(next_issued_at, ?3),
+           expires_at = MAX(expires_at, ?4)
          WHERE id = ?1",
     )?
     .execute(params![id.as_str(), next, tx.now_ms, expires_at])?;
@@ -147,11 +149,12 @@ pub fn rotate(tx: &Tx<'_>, id: &CredentialId, next: &TokenHash, expires_at: Mill
     Ok(())
 }
 
-/// Replaces the token of a credential that was never used; false where it was, or has ended.
-pub fn replace_unused(tx: &Tx<'_>, id: &CredentialId, token: &TokenHash) -> rusqlite::Result<bool> {
+/// Gives a credential that was never used a second token; false where it was used, or has ended. The first
+/// one may have reached who asked after all, so either works until the second is used.
+pub fn give_another(tx: &Tx<'_>, id: &CredentialId, token: &TokenHash) -> rusqlite::Result<bool> {
     let rows = tx
         .prepare_cached(
-            "UPDATE credentials SET token_hash = ?2
+            "UPDATE credentials SET next_hash = ?2, next_issued_at = COALESCE(next_issued_at, ?3)
              WHERE id = ?1 AND first_used_at IS NULL AND revoked_at IS NULL AND expires_at > ?3",
         )?
         .execute(params![id.as_str(), token, tx.now_ms])?;

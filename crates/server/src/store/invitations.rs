@@ -104,6 +104,16 @@ pub fn page(
     .collect()
 }
 
+/// The invitations of a team that somebody made and that are still open.
+pub fn open_of(tx: &Tx<'_>, team: &TeamId, maker: &PrincipalId) -> rusqlite::Result<Vec<Invitation>> {
+    let sql = format!(
+        "{KEPT} WHERE team_id = ?1 AND created_by = ?2 AND ended_at IS NULL AND expires_at > ?3 ORDER BY id"
+    );
+    let mut statement = tx.prepare_cached(&sql)?;
+    let open = statement.query_map(params![team.as_str(), maker.as_str(), tx.now_ms], kept)?;
+    open.map(|kept| kept.map(|kept| kept.invitation)).collect()
+}
+
 /// Writes a new invitation under its code's HMAC.
 pub fn insert(
     tx: &Tx<'_>,

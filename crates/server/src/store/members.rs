@@ -92,7 +92,8 @@ pub fn of_principal(db: &Connection, principal: &PrincipalId) -> rusqlite::Resul
     .collect()
 }
 
-/// Writes a new, active membership.
+/// Writes a new, active membership. Its revision is the team's epoch, which is above every revision of an
+/// earlier membership of the same person: an `If-Match` of that one fits nothing any more.
 pub fn insert(
     tx: &Tx<'_>,
     team: &TeamId,
@@ -100,7 +101,8 @@ pub fn insert(
     role: Role,
 ) -> rusqlite::Result<Membership> {
     tx.prepare_cached(
-        "INSERT INTO memberships (team_id, principal_id, role, joined_at) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO memberships (team_id, principal_id, role, joined_at, revision)
+         SELECT ?1, ?2, ?3, ?4, auth_epoch FROM teams WHERE id = ?1",
     )?
     .execute(params![team.as_str(), principal.as_str(), role.as_str(), tx.now_ms])?;
     Ok(Membership { role, active: true })

@@ -67,6 +67,18 @@ async fn a_rotation_leaves_the_old_token_until_the_new_one_is_used() {
 }
 
 #[tokio::test]
+async fn the_day_of_the_old_token_is_counted_from_the_first_rotation() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    rotate(&world, &owner.token).await;
+    world.clock.jump(23 * 3_600_000);
+    let third = rotate(&world, &owner.token).await;
+    world.clock.jump(2 * 3_600_000);
+    assert!(!is_valid(&world, &owner.token).await);
+    assert!(is_valid(&world, &third).await);
+}
+
+#[tokio::test]
 async fn the_old_token_of_a_rotation_lives_a_day_at_most() {
     let world = World::new().await;
     let owner = world.owner().await;

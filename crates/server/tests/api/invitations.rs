@@ -175,7 +175,8 @@ async fn a_known_person_joins_with_their_credential() {
     assert_eq!(world.post(PREVIEW, json!({"code": code})).send().await.status, 200);
     // Inactive: only an admin reactivates.
     let there = format!("/v1/teams/{}/members/{}", elsewhere.team, member.id);
-    let off = world.ask("PATCH", &there).by(&owner.token).if_match(1).json(&json!({"active": false}));
+    let revision = world.revision(&owner, &there).await;
+    let off = world.ask("PATCH", &there).by(&owner.token).if_match(revision).json(&json!({"active": false}));
     assert_eq!(off.send().await.status, 200);
     let refusal = world.post(ACCEPT, again.clone()).by(&member.token).send().await;
     assert!(refusal.refused(403, "forbidden").contains("admin"));

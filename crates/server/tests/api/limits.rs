@@ -122,6 +122,87 @@ async fn tries_at_once_are_no_way_around_the_limit_of_codes() {
 }
 
 #[tokio::test]
+async fn a_try_that_is_broken_off_counts_and_a_key_is_no_oracle() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let code = world.invite(&owner, "member").await;
+    let accept = |code: &str, from: &str| {
+        let body = json!({"code": code, "name": "Ada"});
+        world.post("/v1/invitations/accept", body).key("one-key").from(from).send()
+    };
+    let (release, hold) = mpsc::channel::<()>();
+    let (store, flights) = (&world.server.app().store, &world.server.app().flights);
+    let blocked = async { store.write(move |_| Ok(hold.recv().is_ok())).await };
+    let broken_off = async {
+        for number in 0..10 {
+            let wrong = format!("00000-0000{number}");
+            let mut pending = Box::pin(accept(&wrong, "192.0.2.1"));
+            while flights.under_way() == 0 {
+                if let std::task::Poll::Ready(answer) = futures_util::poll!(&mut pending) {
+                    panic!("{number}: {}", answer.text);
+                }
+                tokio::task::yield_now().await;
+            }
+            drop(pending);
+            while flights.under_way() > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        release.send(()).unwrap();
+    };
+    let _ = tokio::join!(blocked, broken_off);
+    accept(&code, "192.0.2.1").await.refused(429, "rate_limited");
+    // Another body under a key that was right once would tell that it was right.
+    assert_eq!(accept(&code, "192.0.2.2").await.status, 201);
+    for number in 0..10 {
+        accept(&format!("00000-1000{number}"), "192.0.2.3").await.refused(409, "idempotency_conflict");
+    }
+    accept("00000-20000", "192.0.2.3").await.refused(429, "rate_limited");
+}
+
+#[tokio::test]
+async fn an_office_that_joins_at_once_waits_a_moment_at_most() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let code = world.invite(&owner, "member").await;
+    let previews = (0..30).map(|_| world.post(PREVIEW, json!({"code": code})).from("192.0.2.1").send());
+    for answer in futures_util::future::join_all(previews).await {
+        if answer.status != 200 {
+            answer.refused(429, "rate_limited");
+            assert_eq!(answer.header("retry-after"), "5");
+        }
+    }
+    assert_eq!(world.post(PREVIEW, json!({"code": code})).from("192.0.2.1").send().await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_counts_and_what_needs_no_credential_has_the_addresss_bucket() {
+    let world = World::paused().await;
+    let owner = world.owner().await;
+    let laptop = world.enroll(&owner, "laptop").await;
+    for _ in 0..119 {
+        assert_eq!(world.get("/v1/me").by(&laptop.token).send().await.status, 200);
+    }
+    let path = format!("/v1/teams/{}/machines/{}/heartbeat", owner.team, laptop.id);
+    let body = json!({"incarnation_id": "run", "sequence": 1, "bindings": [], "roots": []});
+    assert_eq!(world.post(path, body).by(&laptop.token).send().await.status, 200);
+    assert_eq!(world.get("/v1/me").by(&laptop.token).send().await.status, 429);
+    for _ in 0..60 {
+        world
+            .post(PREVIEW, json!({"code": "?"}))
+            .from("192.0.2.9")
+            .send()
+            .await
+            .refused(400, "invalid_request");
+    }
+    for path in [PREVIEW, "/v1/invitations/accept"] {
+        let over = world.post(path, json!({"code": "?", "name": "A"})).from("192.0.2.9").send().await;
+        over.refused(429, "rate_limited");
+        assert_eq!(over.body["error"]["details"].get("spent_last_minute"), None);
+    }
+}
+
+#[tokio::test]
 async fn a_machine_header_that_means_nothing_is_ignored() {
     let world = World::new().await;
     let owner = world.owner().await;

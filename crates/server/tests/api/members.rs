@@ -42,19 +42,20 @@ async fn only_admins_change_members_and_only_owners_touch_owners() {
     let admin = world.join(&owner, "admin", "Ada").await;
     let member = world.join(&owner, "member", "Mia").await;
     patch(&world, &member, &admin, json!({"role": "viewer"})).await.refused(403, "forbidden");
+    let seen = world.revision(&admin, &path(&member)).await;
     let changed = patch(&world, &admin, &member, json!({"role": "admin"})).await;
     assert_eq!(
         (changed.data()["role"].as_str(), changed.data()["revision"].as_i64()),
-        (Some("admin"), Some(2))
+        (Some("admin"), Some(seen + 1))
     );
     patch(&world, &admin, &member, json!({"role": "owner"})).await.refused(403, "forbidden");
     patch(&world, &admin, &owner, json!({"role": "member"})).await.refused(403, "forbidden");
     remove(&world, &admin, &owner).await.refused(403, "forbidden");
     let machine = world.enroll(&owner, "laptop").await;
-    let by_machine = world.ask("PATCH", path(&member)).by(&machine.token).if_match(2);
+    let by_machine = world.ask("PATCH", path(&member)).by(&machine.token).if_match(seen + 1);
     by_machine.json(&json!({"role": "viewer"})).send().await.refused(403, "forbidden");
     let stale =
-        world.ask("PATCH", path(&member)).by(&owner.token).if_match(1).json(&json!({"role": "viewer"}));
+        world.ask("PATCH", path(&member)).by(&owner.token).if_match(seen).json(&json!({"role": "viewer"}));
     stale.send().await.refused(409, "revision_mismatch");
     patch(&world, &owner, &member, json!({"role": "boss"})).await.refused(400, "invalid_request");
     assert_eq!(patch(&world, &owner, &member, json!({"role": "owner"})).await.status, 200);
@@ -133,23 +134,91 @@ async fn with_the_last_membership_the_persons_credential_ends() {
 }
 
 #[tokio::test]
-async fn every_change_of_access_raises_the_epoch_in_its_transaction() {
+async fn every_change_of_access_raises_the_epoch_by_one() {
     let world = World::new().await;
     let owner = world.owner().await;
     let laptop = world.enroll(&owner, "laptop").await;
-    let path = format!("/v1/teams/{}/machines/{}/configuration", owner.team, laptop.id);
-    let epoch =
-        async || world.get(&path).by(&laptop.token).send().await.data()["auth_epoch"].as_i64().unwrap();
-    let mut last = epoch().await;
-    let member = world.join(&owner, "member", "Mia").await;
-    let mut rose = async |what: &str| {
-        let now = epoch().await;
-        assert!(now > last, "{what}");
-        last = now;
+    let team = format!("/v1/teams/{}", owner.team);
+    let configuration = format!("{team}/machines/{}/configuration", laptop.id);
+    let epoch = async || {
+        let answer = world.get(&configuration).by(&laptop.token).send().await;
+        answer.data()["auth_epoch"].as_i64().unwrap()
     };
+    let mut last = epoch().await;
+    let mut rose = async |what: &str| {
+        last += 1;
+        assert_eq!(epoch().await, last, "{what}");
+    };
+    let member = world.join(&owner, "member", "Mia").await;
     rose("a member joined").await;
-    patch(&world, &owner, &member, json!({"role": "viewer"})).await;
-    rose("a role changed").await;
-    remove(&world, &owner, &member).await;
+    let desk = world.enroll_with(&member, "desk", "enrollment-key-of-desk").await;
+    let desk = format!("{team}/machines/{}", desk.data()["machine"]["id"].as_str().unwrap());
+    let revision = world.revision(&owner, &desk).await;
+    assert_eq!(world.ask("DELETE", &desk).by(&owner.token).if_match(revision).send().await.status, 204);
+    rose("a machine was revoked").await;
+    let revived = world.enroll_with(&member, "desk", "enrollment-key-of-desk").await;
+    assert_eq!(revived.status, 200);
+    rose("a machine was revived").await;
+    let again = world.enroll_with(&member, "desk", "enrollment-key-of-desk").await;
+    rose("its older credentials were revoked").await;
+    let token = again.data()["credential"]["token"].as_str().unwrap();
+    assert_eq!(world.ask("DELETE", "/v1/credentials/current").by(token).send().await.status, 204);
+    rose("a machine signed out").await;
+    for (what, body) in [
+        ("a role changed", json!({"role": "viewer"})),
+        ("a member was deactivated", json!({"active": false})),
+        ("a member was reactivated", json!({"active": true})),
+    ] {
+        assert_eq!(patch(&world, &owner, &member, body).await.status, 200);
+        rose(what).await;
+    }
+    let revision = world.revision(&owner, &team).await;
+    let setting = json!({"settings": {"members_may_invite": false}});
+    let changed = world.ask("PATCH", &team).by(&owner.token).if_match(revision).json(&setting).send().await;
+    assert_eq!(changed.status, 200, "{}", changed.text);
+    rose("members may no longer invite").await;
+    assert_eq!(remove(&world, &owner, &member).await.status, 204);
     rose("a member left").await;
+}
+
+#[tokio::test]
+async fn a_later_membership_does_not_fit_what_was_seen_of_an_earlier_one() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let second = world.post("/v1/teams", json!({"name": "Second"})).by(&owner.token).send().await;
+    let elsewhere = Person { team: second.data()["team"]["id"].as_str().unwrap().into(), ..owner.clone() };
+    let member = world.join(&elsewhere, "member", "Mia").await;
+    let here = Person { team: owner.team.clone(), ..member.clone() };
+    let join = async || {
+        let body = json!({"code": world.invite(&owner, "member").await, "name": "Mia"});
+        let joined = world.post("/v1/invitations/accept", body).by(&member.token).send().await;
+        assert_eq!(joined.status, 201, "{}", joined.text);
+    };
+    join().await;
+    assert_eq!(patch(&world, &owner, &here, json!({"role": "viewer"})).await.status, 200);
+    let seen = world.revision(&owner, &path(&here)).await;
+    assert_eq!(remove(&world, &owner, &here).await.status, 204);
+    join().await;
+    for stale in [seen - 1, seen] {
+        let late = world.ask("DELETE", path(&here)).by(&owner.token).if_match(stale).send().await;
+        late.refused(409, "revision_mismatch");
+    }
+}
+
+#[tokio::test]
+async fn the_codes_of_who_may_no_longer_invite_end() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let admin = world.join(&owner, "admin", "Ada").await;
+    let preview =
+        async |code: &str| world.post("/v1/invitations/preview", json!({"code": code})).send().await.status;
+    let (as_admin, as_member) = (world.invite(&admin, "admin").await, world.invite(&admin, "member").await);
+    assert_eq!(patch(&world, &owner, &admin, json!({"role": "member"})).await.status, 200);
+    assert_eq!((preview(&as_admin).await, preview(&as_member).await), (410, 200));
+    assert_eq!(patch(&world, &owner, &admin, json!({"role": "viewer"})).await.status, 200);
+    assert_eq!(preview(&as_member).await, 410);
+    assert_eq!(patch(&world, &owner, &admin, json!({"role": "admin"})).await.status, 200);
+    let last = world.invite(&admin, "admin").await;
+    assert_eq!(remove(&world, &owner, &admin).await.status, 204);
+    assert_eq!(preview(&last).await, 410);
 }

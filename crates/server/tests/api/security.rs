@@ -1,62 +1,22 @@
 //! What must not be seen: other teams, secrets in logs, more than a machine may.
 
-use crate::world::{Person, World, fresh};
+use crate::world::{Answer, Enrolled, Person, World, fresh};
 use serde_json::{Value, json};
+use teamlamp_server::router::{Needs, ROUTES, Route};
 
 #[tokio::test]
-async fn ids_of_other_teams_answer_as_ids_that_nobody_has() {
+async fn nothing_of_another_team_shows_in_lists() {
     let world = World::new().await;
     let owner = world.owner().await;
     let made = world.post("/v1/teams", json!({"name": "Secret"})).by(&owner.token).send().await;
     let secret = Person { team: made.data()["team"]["id"].as_str().unwrap().into(), ..owner.clone() };
     let member = world.join(&owner, "admin", "Ada").await;
-    let their_machine = world.enroll(&secret, "hidden").await;
+    world.enroll(&secret, "hidden").await;
     let code = world.invite(&secret, "member").await;
-    let hidden = crate::world::person(
-        &world.post("/v1/invitations/accept", json!({"code": code, "name": "Hidden"})).send().await,
-    );
-    let list = world.get(format!("/v1/teams/{}/invitations", secret.team)).by(&owner.token).send().await;
-    let invitation = list.items()[0]["id"].as_str().unwrap().to_owned();
+    let joined = world.post("/v1/invitations/accept", json!({"code": code, "name": "Hidden"})).send().await;
+    assert_eq!(joined.status, 201);
     let (own, theirs) = (&member.team, &secret.team);
-    for (method, real, made_up) in [
-        ("GET", format!("/v1/teams/{theirs}"), "/v1/teams/team_0".to_owned()),
-        ("PATCH", format!("/v1/teams/{theirs}"), "/v1/teams/team_0".to_owned()),
-        ("GET", format!("/v1/teams/{theirs}/members"), "/v1/teams/team_0/members".into()),
-        ("GET", format!("/v1/teams/{theirs}/machines"), "/v1/teams/team_0/machines".into()),
-        ("GET", format!("/v1/teams/{theirs}/audit"), "/v1/teams/team_0/audit".into()),
-        ("GET", format!("/v1/teams/{theirs}/invitations"), "/v1/teams/team_0/invitations".into()),
-        (
-            "GET",
-            format!("/v1/teams/{own}/machines/{}", their_machine.id),
-            format!("/v1/teams/{own}/machines/mach_0"),
-        ),
-        (
-            "DELETE",
-            format!("/v1/teams/{own}/machines/{}", their_machine.id),
-            format!("/v1/teams/{own}/machines/mach_0"),
-        ),
-        ("GET", format!("/v1/teams/{own}/members/{}", hidden.id), format!("/v1/teams/{own}/members/prin_0")),
-        (
-            "DELETE",
-            format!("/v1/teams/{own}/members/{}", hidden.id),
-            format!("/v1/teams/{own}/members/prin_0"),
-        ),
-        (
-            "DELETE",
-            format!("/v1/teams/{own}/invitations/{invitation}"),
-            format!("/v1/teams/{own}/invitations/inv_0"),
-        ),
-    ] {
-        let ask = |path: &str| {
-            let ask = world.ask(method, path).by(&member.token).if_match(1);
-            if method == "PATCH" { ask.json(&json!({"name": "x"})) } else { ask }.send()
-        };
-        let (real_answer, made_up_answer) = (ask(&real).await, ask(&made_up).await);
-        real_answer.refused(404, "not_found");
-        assert_eq!(real_answer.body, made_up_answer.body, "{method} {real}");
-    }
-    // Nor does anything of it show in what they may see.
-    for path in ["", "/members", "/machines", "/audit", "/invitations"] {
+    for path in ["", "/members", "/machines", "/audit", "/invitations", "/sessions", "/events/history"] {
         let seen = world.get(format!("/v1/teams/{own}{path}")).by(&member.token).send().await;
         for text in ["Secret", "hidden", "Hidden", theirs.as_str()] {
             assert!(!seen.text.contains(text), "{path} tells {text}");
@@ -66,43 +26,155 @@ async fn ids_of_other_teams_answer_as_ids_that_nobody_has() {
     assert_eq!(world.enroll_with(&member, "hidden", &fresh("key")).await.status, 201);
 }
 
+/// A team with one of each thing that a path can name.
+struct Things {
+    owner: Person,
+    machine: Enrolled,
+    ids: Vec<(&'static str, String)>,
+}
+
+impl Things {
+    async fn of(world: &World, owner: Person, machine: &str) -> Self {
+        let team = format!("/v1/teams/{}", owner.team);
+        let machine = world.enroll(&owner, machine).await;
+        let member = world.join(&owner, "member", "Hidden").await;
+        world.invite(&owner, "member").await;
+        let invitations = world.get(format!("{team}/invitations")).by(&owner.token).send().await;
+        let body = json!({"sessions": [{"harness": "codex", "native_id": "n"}]});
+        let registered = world.post(format!("{team}/sessions"), body).by(&machine.token).send().await;
+        let event = json!({"events": [{"kind": "custom.cli.x", "data": {"word": "hidden"}}]});
+        let published = world.post(format!("{team}/events"), event).by(&owner.token).send().await;
+        let id = |value: &Value| value.as_str().unwrap().to_owned();
+        let ids = vec![
+            ("{team}", owner.team.clone()),
+            ("{principal}", member.id),
+            ("{machine}", machine.id.clone()),
+            ("{invitation}", id(&invitations.items()[0]["id"])),
+            ("{session}", id(&registered.data()["sessions"][0]["id"])),
+            ("{event}", id(&published.data()["events"][0]["id"])),
+        ];
+        Self { owner, machine, ids }
+    }
+
+    /// A route's path with these ids.
+    fn path(&self, route: &Route) -> String {
+        self.ids.iter().fold(route.path.to_owned(), |path, (name, id)| path.replace(name, id))
+    }
+}
+
+/// A path with ids that nobody has, but for its team where that is given.
+fn made_up(route: &Route, team: &str) -> String {
+    let path = route.path.replace("{team}", team);
+    ["{principal}", "{machine}", "{invitation}", "{session}", "{event}"]
+        .iter()
+        .fold(path, |path, name| path.replace(name, "none_0"))
+}
+
+/// A body that a route takes.
+fn body_of(route: &Route) -> Option<Value> {
+    Some(match route.operation {
+        "teams.create" | "teams.change" | "machines.rename" => json!({"name": "x"}),
+        "members.change" | "invitations.create" => json!({"role": "viewer"}),
+        "machines.enroll" => json!({"name": "fresh", "enrollment_key": fresh("key")}),
+        "machines.notes.send" => json!({"text": "hi"}),
+        "machines.heartbeat" => json!({"incarnation_id": "r", "sequence": 1, "bindings": [], "roots": []}),
+        "sessions.register" => json!({"sessions": []}),
+        "events.publish" => json!({"events": [{"kind": "custom.cli.x", "data": {}}]}),
+        _ => return None,
+    })
+}
+
+async fn ask(world: &World, route: &Route, path: &str, token: &str) -> Answer {
+    let ask = world.ask(route.method.as_str(), path).by(token);
+    let ask = if route.revised { ask.if_match(1) } else { ask };
+    let ask = if route.operation == "events.stream" { ask.header("accept", "application/json") } else { ask };
+    let ask = match body_of(route) {
+        Some(body) => ask.json(&body),
+        None => ask,
+    };
+    ask.from("192.0.2.1").send().await
+}
+
 #[tokio::test]
-async fn a_machines_token_changes_nothing_but_what_is_its_own() {
+async fn no_route_tells_a_stranger_whether_a_team_or_a_thing_of_it_exists() {
+    let world = World::new().await;
+    let first = world.owner().await;
+    let made = world.post("/v1/teams", json!({"name": "Secret"})).by(&first.token).send().await;
+    let secret = Person { team: made.data()["team"]["id"].as_str().unwrap().into(), ..first.clone() };
+    let theirs = Things::of(&world, secret, "hidden").await;
+    // Somebody of another team, who is no member of theirs, with a machine.
+    let ours = Things::of(&world, world.join(&first, "owner", "Ada").await, "open").await;
+    for route in ROUTES.iter().filter(|route| route.path.contains("{team}")) {
+        for token in [&ours.owner.token, &ours.machine.token] {
+            let real = ask(&world, route, &theirs.path(route), token).await;
+            let none = ask(&world, route, &made_up(route, "team_0"), token).await;
+            real.refused(404, "not_found");
+            let context = |answer: &Answer| answer.body["error"].clone();
+            assert_eq!(context(&real), context(&none), "{}", route.operation);
+        }
+        if route.path.matches('{').count() > 1 {
+            // Their things in the path of one's own team.
+            let team = &ours.owner.team;
+            let mixed = theirs.path(route).replace(&theirs.owner.team, team);
+            let real = ask(&world, route, &mixed, &ours.owner.token).await;
+            let none = ask(&world, route, &made_up(route, team), &ours.owner.token).await;
+            assert!(matches!(real.status, 403 | 404), "{}: {}", route.operation, real.text);
+            assert_eq!((real.status, &real.body), (none.status, &none.body), "{}", route.operation);
+        }
+    }
+    let team = format!("/v1/teams/{}", ours.owner.team);
+    for filter in ["machine", "session", "actor"] {
+        let named = format!("{{{}}}", if filter == "actor" { "principal" } else { filter });
+        let id = &theirs.ids.iter().find(|(name, _)| *name == named).unwrap().1;
+        let path = format!("{team}/events/history?{filter}={id}");
+        assert!(!world.get(path).by(&ours.owner.token).send().await.text.contains("hidden"), "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn a_machines_token_may_what_is_its_own_and_read_and_nothing_else() {
     let world = World::new().await;
     let owner = world.owner().await;
-    let laptop = world.enroll(&owner, "laptop").await;
-    let team = format!("/v1/teams/{}", owner.team);
-    let machine = format!("{team}/machines/{}", laptop.id);
-    let member = format!("{team}/members/{}", owner.id);
-    for (method, path, body) in [
-        ("POST", "/v1/teams".to_owned(), Some(json!({"name": "B"}))),
-        ("PATCH", team.clone(), Some(json!({"name": "B"}))),
-        ("PATCH", member.clone(), Some(json!({"role": "viewer"}))),
-        ("DELETE", member, None),
-        ("POST", format!("{team}/invitations"), Some(json!({"role": "member"}))),
-        ("DELETE", format!("{team}/invitations/inv_0"), None),
-        ("GET", format!("{team}/invitations"), None),
-        ("GET", format!("{team}/audit"), None),
-        ("POST", format!("{team}/machines"), Some(json!({"name": "b", "enrollment_key": fresh("key")}))),
-        ("PATCH", machine.clone(), Some(json!({"name": "b"}))),
-        ("DELETE", machine.clone(), None),
-    ] {
-        let ask = world.ask(method, &path).by(&laptop.token).if_match(1);
-        let ask = match &body {
-            Some(body) => ask.json(body),
-            None => ask,
-        };
-        ask.send().await.refused(403, "forbidden");
+    let things = Things::of(&world, owner.clone(), "laptop").await;
+    let may = [
+        "me.read",
+        "teams.read",
+        "machines.list",
+        "machines.read",
+        "machines.roots",
+        "machines.configuration",
+        "machines.heartbeat",
+        "machines.events",
+        "machines.link",
+        "sessions.register",
+        "sessions.list",
+        "sessions.read",
+        "events.stream",
+        "events.history",
+        "events.read",
+        // In the end: they change the token itself.
+        "credentials.rotate",
+        "credentials.sign_out",
+    ];
+    let mut routes: Vec<&Route> = ROUTES.iter().filter(|route| route.needs == Needs::Credential).collect();
+    routes.sort_by_key(|route| (route.operation == "credentials.sign_out", route.operation));
+    for route in routes {
+        // A stream would not end; what it needs to begin is what the long poll needs.
+        if route.operation == "machines.events" {
+            continue;
+        }
+        let answer = ask(&world, route, &things.path(route), &things.machine.token).await;
+        if may.contains(&route.operation) {
+            let fine = if route.operation == "machines.link" { 400 } else { answer.status };
+            assert!(answer.status == fine && !matches!(fine, 401 | 403 | 404), "{}", route.operation);
+        } else {
+            assert_eq!(answer.status, 403, "{}: {}", route.operation, answer.text);
+        }
     }
-    for path in [
-        "/v1/me".to_owned(),
-        team.clone(),
-        format!("{team}/machines"),
-        machine.clone(),
-        format!("{machine}/roots"),
-    ] {
-        assert_eq!(world.get(&path).by(&laptop.token).send().await.status, 200, "{path}");
-    }
+    let again = Things::of(&world, owner.clone(), "desk").await;
+    let code = world.invite(&owner, "member").await;
+    let accept = world.post("/v1/invitations/accept", json!({"code": code, "name": "A"}));
+    accept.by(&again.machine.token).send().await.refused(403, "forbidden");
 }
 
 #[tokio::test]
