@@ -51,6 +51,8 @@ pub struct Parts {
     pub streams: crate::events::places::Places,
     /// The newest events of each team that has readers.
     pub tails: crate::events::tail::Tails,
+    /// The sessions that someone follows.
+    pub followed: crate::sessions::followed::Followed,
     /// From when on the silence of machines means something.
     pub trust: crate::presence::trust::Trust,
 }

@@ -124,7 +124,7 @@ fn apply(tx: &Tx<'_>, app: &App, caller: &Caller, received: &Received) -> Result
     let run_before = head.machine.incarnation_id.take().filter(|before| *before != beat.incarnation_id);
     if run_before.is_none() && head.sequence >= i64::try_from(beat.sequence).unwrap_or(i64::MAX) {
         head.machine.incarnation_id = Some(beat.incarnation_id.clone());
-        return answer(tx, head);
+        return answer(tx, app, head);
     }
     if let Some(before) = &run_before {
         if rows::is_superseded(tx, machine, &beat.incarnation_id)? {
@@ -161,7 +161,7 @@ fn apply(tx: &Tx<'_>, app: &App, caller: &Caller, received: &Received) -> Result
     (head.machine.revision, head.machine.host_key_id) = (revision, host_key_id);
     head.machine.away = None;
     head.machine.connection = presence::settle_known(tx, app, &known(team, &head))?;
-    answer(tx, head)
+    answer(tx, app, head)
 }
 
 fn known(team: &TeamId, head: &Head) -> Known {
@@ -178,9 +178,10 @@ fn known(team: &TeamId, head: &Head) -> Known {
     }
 }
 
-fn answer(tx: &Tx<'_>, head: Head) -> Result<HeartbeatAnswer, ApiError> {
+fn answer(tx: &Tx<'_>, app: &App, head: Head) -> Result<HeartbeatAnswer, ApiError> {
     let unbound_bindings = rows::unbound(tx, &head.machine.id)?;
-    Ok(HeartbeatAnswer { machine: head.machine, watched: sessions::watched(), unbound_bindings })
+    let watched = app.followed.of(&head.machine.id);
+    Ok(HeartbeatAnswer { machine: head.machine, watched, unbound_bindings })
 }
 
 /// Applies the bindings as a difference: gone ones are deleted, changed ones written, and what that

@@ -119,6 +119,14 @@ impl Hub {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).contains_key(machine)
     }
 
+    /// Lets the link of a machine look for what it has to tell.
+    pub fn tell_link(&self, machine: &MachineId) {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, link)) = links.get(machine) {
+            link.send_modify(|word| word.looks += 1);
+        }
+    }
+
     /// Waits until presence may have a new moment at which time alone changes it.
     pub async fn presence_due(&self) {
         self.presence_due.notified().await;

@@ -17,6 +17,7 @@ use std::time::Duration;
 use teamlamp_clock::{Moment, ms};
 use teamlamp_wire::Millis;
 use teamlamp_wire::envelope::ErrorCode;
+use teamlamp_wire::heartbeat::Watched;
 use teamlamp_wire::id::{MachineId, NoteId, TeamId};
 use teamlamp_wire::limits::{
     HEARTBEAT_MS, LINK_FRAME_BYTES, LINK_HELLO_MS, LINK_PING_MS, LINK_SILENCE_MS, RATE_BURST, RATE_PER_MINUTE,
@@ -60,7 +61,20 @@ pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
         if let Some(Ok(socket)) = app.clock.within(ms(LINK_HELLO_MS), socket).await {
             let heard_at = app.clock.monotonic();
             let (bucket, read_at) = (Bucket::full(heard_at, RATE_BURST), heard_at);
-            Link { app, caller, team, machine, socket, heard_at, noted: None, bucket, read_at }.run().await;
+            Link {
+                app,
+                caller,
+                team,
+                machine,
+                socket,
+                heard_at,
+                watched: Vec::new(),
+                noted: None,
+                bucket,
+                read_at,
+            }
+            .run()
+            .await;
         }
     });
     Ok(Reply::Raw(response))
@@ -74,6 +88,8 @@ struct Link {
     socket: WebSocket,
     /// When the machine was last heard, by anything.
     heard_at: Moment,
+    /// The sessions that it was last told someone follows.
+    watched: Vec<Watched>,
     /// The last note that was sent over this link.
     noted: Option<NoteId>,
     /// What the machine may still say at once; more waits where it is.
@@ -276,6 +292,11 @@ impl Link {
                 self.say(&FromServer::ConfigurationChanged).await?;
             }
             *configuration = look.configuration;
+            let watched = self.app.followed.of(&self.machine);
+            if watched != self.watched {
+                self.watched.clone_from(&watched);
+                self.say(&FromServer::Watched { items: watched }).await?;
+            }
             let whole = look.notes.len() < NOTES;
             for notes::Waiting { id, from, text, at } in look.notes {
                 self.noted = Some(id.clone());

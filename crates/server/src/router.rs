@@ -2,7 +2,7 @@
 
 use crate::invitations::accept;
 use crate::request::Handler;
-use crate::sessions::{attention, list as session_list, register};
+use crate::sessions::{attention, follow, list as session_list, register};
 use crate::{
     audit, capabilities, credentials, enrollment, events, health, heartbeat, invitations, link, machines, me,
     members, notes, openapi, presence, teams,
@@ -25,7 +25,7 @@ use teamlamp_wire::invitation::{
 use teamlamp_wire::limits;
 use teamlamp_wire::machine::{Configuration, Enroll, Enrolled, Machine, RenameMachine, SendNote, SentNote};
 use teamlamp_wire::presence::PresenceFrame;
-use teamlamp_wire::session::{RegisterSessions, RegisteredSessions, Session};
+use teamlamp_wire::session::{RegisterSessions, RegisteredSessions, Session, SessionFrame};
 
 /// Who may call a route at all; what they may do is the handler's guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -304,6 +304,7 @@ pub static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "machine", "harness", "turn", "root", "text", "live"])
         .list(of::<Session>),
     Route::new("sessions.read", Method::GET, SESSION, h!(session_list::read)).one(of::<Session>).tagged(),
+    Route::new("sessions.follow", Method::GET, FOLLOW, h!(follow::open)).stream(of::<SessionFrame>),
     Route::new("sessions.attention.claim", Method::POST, ATTENTION, h!(attention::claim))
         .one(of::<Session>)
         .tagged(),
@@ -336,6 +337,7 @@ const NOTES: &str = "/v1/teams/{team}/machines/{machine}/notes";
 const MACHINE_EVENTS: &str = "/v1/teams/{team}/machines/events";
 const SESSIONS: &str = "/v1/teams/{team}/sessions";
 const SESSION: &str = "/v1/teams/{team}/sessions/{session}";
+const FOLLOW: &str = "/v1/teams/{team}/sessions/{session}/follow";
 const ATTENTION: &str = "/v1/teams/{team}/sessions/{session}/attention";
 const EVENTS: &str = "/v1/teams/{team}/events";
 const HISTORY: &str = "/v1/teams/{team}/events/history";

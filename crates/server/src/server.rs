@@ -113,6 +113,7 @@ impl Server {
             clock: config.clock.clone(),
             chance: config.chance.clone(),
             store,
+            followed: crate::sessions::followed::Followed::new(hub.clone()),
             hub,
             keys,
             server_id: identity.server_id,

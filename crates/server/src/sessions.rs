@@ -1,6 +1,8 @@
 //! Sessions as the team knows them: what they do, registering, lists. Their content is not kept here.
 
 pub mod attention;
+pub mod follow;
+pub mod followed;
 pub mod list;
 pub mod register;
 pub mod turns;
@@ -12,7 +14,6 @@ use crate::store::sessions::{self as rows, Described, Known};
 use serde_json::{Map, Value, json};
 use teamlamp_clock::Chance;
 use teamlamp_wire::event::Actor;
-use teamlamp_wire::heartbeat::Watched;
 use teamlamp_wire::id::SessionId;
 use turns::{Happened, Report, State, next};
 
@@ -92,9 +93,4 @@ pub fn described(descriptor: &Map<String, Value>) -> Described<'_> {
         started_at: descriptor.get("started_at").and_then(Value::as_i64),
         confirmed: descriptor.get("confirmed").and_then(Value::as_bool),
     }
-}
-
-/// The sessions of a machine that someone follows live now. None are: following comes with content.
-pub fn watched() -> Vec<Watched> {
-    Vec::new()
 }

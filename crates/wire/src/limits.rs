@@ -129,3 +129,6 @@ pub const FLAP_MS: i64 = 20_000;
 pub const DOOR_FRAMES: usize = 10_000;
 /// Rows and bytes of the outbox.
 pub const OUTBOX_LIMITS: (usize, usize) = (50_000, 64 << 20);
+
+/// How many followed sessions a machine is told of at once (spec 02).
+pub const WATCHED_MAX: usize = 90;

@@ -149,6 +149,25 @@ pub struct Session {
     pub claimed_by: Option<PrincipalId>,
 }
 
+/// The frames of `GET …/sessions/{id}/follow`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum SessionFrame {
+    /// The session as it is: first, and after each change.
+    Session {
+        /// All of it.
+        session: Box<Session>,
+    },
+    /// The credential or the membership ended.
+    AccessRevoked {
+        /// Why.
+        reason: String,
+        /// Always true: nothing follows.
+        terminal: bool,
+    },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -92,6 +92,7 @@ async fn every_operation_is_listed_once_and_here() {
         "openapi.read GET /v1/openapi.json",
         "sessions.attention.claim POST /v1/teams/{team}/sessions/{session}/attention",
         "sessions.attention.release DELETE /v1/teams/{team}/sessions/{session}/attention",
+        "sessions.follow GET /v1/teams/{team}/sessions/{session}/follow",
         "sessions.list GET /v1/teams/{team}/sessions",
         "sessions.read GET /v1/teams/{team}/sessions/{session}",
         "sessions.register POST /v1/teams/{team}/sessions",

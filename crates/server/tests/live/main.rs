@@ -7,6 +7,7 @@ mod attention;
 mod authority;
 mod fair;
 mod follow;
+mod followed;
 mod heartbeat;
 mod history;
 mod kit;
