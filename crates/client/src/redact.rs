@@ -2,7 +2,7 @@
 //! Pure; it knows no credential of ours, only what secrets look like (spec 01).
 
 use regex::{Regex, RegexSet};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
 /// What stands in a secret's place.
@@ -74,18 +74,30 @@ pub fn value(value: &mut Value) -> usize {
             1
         }),
         Value::Array(items) => items.iter_mut().map(self::value).sum(),
-        Value::Object(fields) => fields
-            .iter_mut()
-            .map(|(key, field)| match field {
+        Value::Object(fields) => {
+            let named = fields.iter_mut().map(|(key, field)| match field {
                 Value::String(it) if is_secret_name(key) && !it.is_empty() => {
                     *it = PLACEHOLDER.to_owned();
                     1
                 }
                 _ => self::value(field),
-            })
-            .sum(),
+            });
+            named.sum::<usize>() + keys(fields)
+        }
         _ => 0,
     }
+}
+
+/// Takes what looks like a secret out of the names of fields; how many changed.
+fn keys(fields: &mut Map<String, Value>) -> usize {
+    let found: Vec<(String, String)> =
+        fields.keys().filter_map(|key| Some((key.clone(), text(key)?))).collect();
+    for (key, clean) in &found {
+        if let Some(field) = fields.remove(key) {
+            fields.insert(clean.clone(), field);
+        }
+    }
+    found.len()
 }
 
 /// A field that holds a secret whatever its value looks like.
@@ -154,6 +166,9 @@ mod tests {
     fn values_are_searched_at_any_depth_and_secret_fields_go_whole() {
         let mut body =
             json!({"a": [{"t": "glpat-AAAAAAAAAAAAAAAAAAAA"}], "Password": "x", "n": 1, "b": "ok"});
+        let key = "glpat-BBBBBBBBBBBBBBBBBBBB";
+        let mut named = json!({ "as": { key: 1 } });
+        assert_eq!((value(&mut named), named), (1, json!({ "as": { PLACEHOLDER: 1 } })));
         assert_eq!(value(&mut body), 2);
         assert_eq!(body, json!({"a": [{"t": PLACEHOLDER}], "Password": PLACEHOLDER, "n": 1, "b": "ok"}));
     }

@@ -232,8 +232,9 @@ fn refuse_stray_body(route: &Route, body: &[u8]) -> Result<(), ApiError> {
 }
 
 fn is_json(parts: &Parts) -> bool {
-    let value = parts.headers.get(http::header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
-    let mut pieces = value.split(';').map(str::trim);
+    let mut values = parts.headers.get_all(http::header::CONTENT_TYPE).iter();
+    let value = values.next().and_then(|value| value.to_str().ok()).filter(|_| values.next().is_none());
+    let mut pieces = value.unwrap_or("").split(';').map(str::trim);
     pieces.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"))
         && pieces.all(|piece| match piece.split_once('=') {
             Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {

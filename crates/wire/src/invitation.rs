@@ -450,12 +450,23 @@ mod tests {
     fn a_link_is_refused_with_a_sentence() {
         let good = "teamlamp://join?server=http%3A%2F%2F127.0.0.1%3A8720&code=7K3QF-9XW2M";
         assert!(JoinLink::parse(good).is_ok());
+        let https = "teamlamp://join?server=https://a.example&code=7K3QF-9XW2M";
+        let pinned = JoinLink::parse(&format!("{https}&fp={}", "A".repeat(64))).unwrap();
+        assert_eq!(pinned.fingerprint, Some("a".repeat(64)));
         for bad in [
             "https://join?server=x&code=7K3QF-9XW2M",
             "teamlamp://leave?server=http://127.0.0.1&code=7K3QF-9XW2M",
             &format!("{good}&code=7K3QF-9XW2M"),
             &format!("{good}&run=rm"),
             &format!("{good}&fp=abcd"),
+            // A key can be pinned only where there is one.
+            &format!("{good}&fp={}", "a".repeat(64)),
+            &format!("{https}&fp={}", "g".repeat(64)),
+            &format!("{https}&fp={0}&fp={0}", "a".repeat(64)),
+            &format!("{https}&server=https://b.example"),
+            &format!("{https}&team=a&team=b"),
+            &format!("{https}&team=a%E2%80%AEb"),
+            &format!("{https}#code=7K3QF-9XW2M"),
             "teamlamp://join?server=http://example.org&code=7K3QF-9XW2M",
             "teamlamp://join?server=http://user@127.0.0.1&code=7K3QF-9XW2M",
             "teamlamp://join?server=http://127.0.0.1/path&code=7K3QF-9XW2M",

@@ -287,7 +287,9 @@ async fn if_match_wants_exactly_one_revision() {
     let path = format!("/v1/teams/{}", owner.team);
     let patch = || world.ask("PATCH", &path).by(&owner.token).json(&json!({ "name": "Beta" }));
     patch().send().await.refused(400, "invalid_request");
-    for bad in ["*", "W/\"1\"", "\"1\", \"2\"", "1,2", "\"x\"", "", "-1"] {
+    let twice = patch().header("if-match", "1").header("if-match", "1").send().await;
+    twice.refused(400, "invalid_request");
+    for bad in ["*", "W/\"1\"", "\"1\", \"2\"", "1,2", "\"x\"", "", "-1", "\"1", "1\""] {
         patch().header("if-match", bad).send().await.refused(400, "invalid_request");
     }
     let answer = patch().header("if-match", "99").send().await;
@@ -317,4 +319,23 @@ async fn the_checks_come_in_their_order() {
     // The body before what it asks for.
     let ask = world.post("/v1/teams/team_0/machines", json!({ "name": "" , "enrollment_key": key }));
     ask.by(&owner.token).send().await.refused(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn a_method_that_a_path_does_not_know_is_told_which_it_does() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    for method in ["HEAD", "OPTIONS", "PUT", "TRACE"] {
+        let answer = world.ask(method, format!("/v1/teams/{}", owner.team)).by(&owner.token).send().await;
+        assert_eq!((answer.status, answer.header("allow")), (405, "GET, PATCH"), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn of_two_content_types_none_is_believed() {
+    let world = World::new().await;
+    let owner = world.owner().await;
+    let ask = world.ask("POST", "/v1/teams").by(&owner.token).header("content-type", "application/json");
+    let answer = ask.header("content-type", "text/plain").bytes(r#"{"name":"B"}"#).send().await;
+    assert_eq!(answer.status, 415, "{}", answer.text);
 }
