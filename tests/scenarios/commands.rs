@@ -46,6 +46,37 @@ async fn what_each_command_says_to_programs() {
 }
 
 #[tokio::test]
+async fn a_team_is_looked_after_from_a_terminal() {
+    let (a, b) = (Home::new(), Home::new());
+    let (_server, origin) = a.serve_new("127.0.0.1:0").await;
+    a.invite(&b, "Mate", "second-laptop").await;
+    assert!(a.run(&["members", "role", "mate", "admin"]).await.done().contains("Mate: admin."));
+    b.run(&["members", "remove", "Mate"]).await.refused(2, &["--yes"]);
+    a.run(&["members", "role", "Nobody", "viewer"]).await.refused(2, &["`teamlamp members`"]);
+
+    let open = b.run(&["invite", "--role", "admin", "--json"]).await.json();
+    let id = open["invitation"]["id"].as_str().expect("an id");
+    assert!(a.run(&["invitations"]).await.done().contains(id));
+    a.run(&["invitations", "revoke", id]).await.done();
+    a.run(&["invitations", "revoke", id]).await.refused(1, &["ended already"]);
+    let code = open["code"].as_str().expect("a code");
+    let words = ["join", code, "--server", &origin, "--yes"];
+    Home::new().run(&words).await.refused(1, &["revoked"]);
+
+    let sent = a.run_with_input(&["note", "SECOND-laptop", "-", "--json"], "lunch?").await.json();
+    assert!(sent["note"]["id"].as_str().is_some_and(|id| id.starts_with("note_")), "{sent}");
+    a.run(&["note", "second-laptop", " "]).await.refused(1, &["1 to 2000"]);
+
+    a.run(&["members", "deactivate", "Mate", "--yes"]).await.done();
+    b.run(&["members"]).await.refused(1, &[]);
+    let members = a.run(&["members", "--json"]).await.json();
+    assert_eq!(members["items"][0]["active"], false, "{members}");
+    a.run(&["members", "reactivate", "Mate"]).await.done();
+    a.run(&["members", "remove", "Mate", "--yes"]).await.done();
+    assert_eq!(a.run(&["members", "--json"]).await.json()["items"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
 async fn a_terminal_that_closes_is_a_goodbye() {
     let a = Home::new();
     let (mut server, _) = a.serve_new("127.0.0.1:0").await;

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use teamlamp_wire::account::Role;
 
 /// See live which machines of your team are up, which coding agents run there, and which of them waits
 /// for a person.
@@ -47,6 +48,12 @@ pub(crate) enum Command {
     Events(Events),
     /// Make an invitation to the team.
     Invite(Invite),
+    /// The invitations of the team.
+    Invitations(Invitations),
+    /// The members of the team.
+    Members(Members),
+    /// Send a short message to whoever sits at a machine.
+    Note(Note),
     /// Stop reporting, here and at once.
     Pause(Pause),
     /// Report again.
@@ -172,6 +179,17 @@ pub(crate) enum RoleArg {
     Owner,
 }
 
+impl From<RoleArg> for Role {
+    fn from(role: RoleArg) -> Self {
+        match role {
+            RoleArg::Viewer => Self::Viewer,
+            RoleArg::Member => Self::Member,
+            RoleArg::Admin => Self::Admin,
+            RoleArg::Owner => Self::Owner,
+        }
+    }
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Invite {
     /// What who accepts will be.
@@ -189,6 +207,68 @@ pub(crate) struct Invite {
     /// Also draw the link as a QR code.
     #[arg(long)]
     pub(crate) qr: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Invitations {
+    #[command(subcommand)]
+    pub(crate) command: Option<InvitationsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InvitationsCommand {
+    /// Take an invitation back.
+    Revoke {
+        /// Its id, as the list shows it.
+        invitation: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Members {
+    #[command(subcommand)]
+    pub(crate) command: Option<MembersCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MembersCommand {
+    /// Give a member another role.
+    Role {
+        /// Their name or id.
+        member: String,
+        /// What they may do from now on.
+        #[arg(value_enum)]
+        role: RoleArg,
+    },
+    /// End what a member may do; their machines are revoked.
+    Deactivate {
+        /// Their name or id.
+        member: String,
+        /// Do it without asking.
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Let a deactivated member in again; their machines enroll anew.
+    Reactivate {
+        /// Their name or id.
+        member: String,
+    },
+    /// Remove a member; their machines are revoked.
+    Remove {
+        /// Their name or id.
+        member: String,
+        /// Do it without asking.
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Note {
+    /// The machine's name or id.
+    pub(crate) machine: String,
+    /// What to say, up to 2,000 characters; - reads it from standard input.
+    pub(crate) text: String,
 }
 
 #[derive(Debug, clap::Args)]

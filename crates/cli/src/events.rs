@@ -69,19 +69,7 @@ async fn filter(
     };
     let machine = match &args.machine {
         None => None,
-        Some(wish) => {
-            let fold = teamlamp_wire::name::fold(wish);
-            let found =
-                machines.iter().find(|m| m.id.as_str() == wish || teamlamp_wire::name::fold(&m.name) == fold);
-            match found {
-                Some(machine) => Some(machine.id.clone()),
-                None => {
-                    return Err(Fail::usage(
-                        "No machine of the team is called like that: `teamlamp machines` lists them.",
-                    ));
-                }
-            }
-        }
+        Some(wish) => Some(crate::machines::named(machines.clone(), wish)?.id),
     };
     let names: BTreeMap<_, _> = machines.into_iter().map(|m| (m.id.0, m.name)).collect();
     Ok(Filter { kinds, machine, names: Names::of(names) })

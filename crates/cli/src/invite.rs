@@ -1,23 +1,17 @@
 //! `teamlamp invite`: makes an invitation and shows its code and link, once.
 
-use crate::args::{Invite, RoleArg};
+use crate::args::Invite;
 use crate::fail::Fail;
 use crate::out::{Out, Style};
 use crate::{setup, words};
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
-use teamlamp_wire::account::Role;
 use teamlamp_wire::invitation::{CreateInvitation, CreatedInvitation, is_in_clear};
 
 pub(crate) async fn run(args: &Invite, wish: Option<&str>, out: &Out) -> Result<(), Fail> {
     let (install, context, client) = setup::person(wish, "invite", out).await?;
     let invitation = CreateInvitation {
-        role: match args.role {
-            RoleArg::Viewer => Role::Viewer,
-            RoleArg::Member => Role::Member,
-            RoleArg::Admin => Role::Admin,
-            RoleArg::Owner => Role::Owner,
-        },
+        role: args.role.into(),
         expires_in_seconds: args.expires,
         max_uses: Some(args.max_uses),
         note: args.note.clone(),

@@ -2,7 +2,7 @@
 
 use crate::args::Leave;
 use crate::fail::Fail;
-use crate::out::{Out, can_ask, confirm};
+use crate::out::{Out, agreed};
 use crate::setup;
 use serde_json::json;
 use teamlamp_wire::text::visible;
@@ -11,15 +11,8 @@ pub(crate) async fn run(args: &Leave, wish: Option<&str>, out: &Out) -> Result<(
     let install = setup::install()?;
     let context = setup::context(&install, wish, out)?;
     let team = visible(&context.team_name);
-    if !args.yes {
-        if !can_ask() {
-            return Err(Fail::usage("Nobody can be asked here: say --yes to leave without a question."));
-        }
-        let machine = context.machine.as_ref().map(|m| format!(", and revoke {} there", visible(&m.name)));
-        if !confirm(&format!("Leave {team}{}?", machine.unwrap_or_default()))? {
-            return Err(Fail::failed("Not left."));
-        }
-    }
+    let machine = context.machine.as_ref().map(|m| format!(", and revoke {} there", visible(&m.name)));
+    agreed(args.yes, &format!("Leave {team}{}?", machine.unwrap_or_default()))?;
     let left = install.leave(&context.id).await?;
     // A connector that runs here lets go of the team once it is told; where none runs, none has to.
     let _ = setup::door(&install)?.connect_now().await;

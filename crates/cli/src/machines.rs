@@ -9,6 +9,7 @@ use teamlamp_wire::Millis;
 use teamlamp_wire::account::Member;
 use teamlamp_wire::id::{MachineId, PrincipalId};
 use teamlamp_wire::machine::Machine;
+use teamlamp_wire::name::fold;
 use teamlamp_wire::session::Session;
 
 pub(crate) async fn run(wish: Option<&str>, out: &Out) -> Result<(), Fail> {
@@ -29,6 +30,17 @@ pub(crate) async fn run(wish: Option<&str>, out: &Out) -> Result<(), Fail> {
         out.line(&line)?;
     }
     Ok(())
+}
+
+/// The machine of a team that is called so, or has this id.
+///
+/// # Errors
+/// Where there is none.
+pub(crate) fn named(machines: Vec<Machine>, wish: &str) -> Result<Machine, Fail> {
+    let name = fold(wish);
+    machines.into_iter().find(|m| m.id.as_str() == wish || fold(&m.name) == name).ok_or_else(|| {
+        Fail::usage("No machine of the team is called like that: `teamlamp machines` lists them.")
+    })
 }
 
 fn rows(

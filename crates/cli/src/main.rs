@@ -5,10 +5,13 @@ mod connect;
 mod events;
 mod fail;
 mod generate;
+mod invitations;
 mod invite;
 mod join;
 mod leave;
 mod machines;
+mod members;
+mod note;
 mod out;
 mod pause;
 mod publish;
@@ -62,6 +65,9 @@ async fn run(args: Args, out: &Out) -> Result<(), Fail> {
             None => events::run(&it, context, out).await,
         },
         Command::Invite(it) => invite::run(&it, context, out).await,
+        Command::Invitations(it) => invitations::run(it, context, out).await,
+        Command::Members(it) => members::run(it, context, out).await,
+        Command::Note(it) => note::run(it, context, out).await,
         Command::Pause(it) => pause::pause(&it, context, out).await,
         Command::Resume => pause::resume(context, out).await,
         Command::Leave(it) => leave::run(&it, context, out).await,

@@ -1,6 +1,7 @@
 //! Where output goes: results to standard output, words about them to standard error. Knows whether JSON
 //! was asked for, whether there is colour, and what time zone people here live in.
 
+use crate::fail::Fail;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -147,6 +148,20 @@ pub(crate) fn ask(question: &str, default: &str) -> io::Result<String> {
 pub(crate) fn confirm(question: &str) -> io::Result<bool> {
     let answer = ask(&format!("{question} (y/N)"), "")?.to_lowercase();
     Ok(matches!(answer.as_str(), "y" | "yes"))
+}
+
+/// Goes on where it was agreed to: by `--yes`, or by a yes at the terminal.
+///
+/// # Errors
+/// Where nobody can be asked, or says no.
+pub(crate) fn agreed(yes: bool, question: &str) -> Result<(), Fail> {
+    if yes {
+        return Ok(());
+    }
+    if !can_ask() {
+        return Err(Fail::usage("Nobody can be asked here: say --yes to do it without a question."));
+    }
+    if confirm(question)? { Ok(()) } else { Err(Fail::failed("Nothing was changed.")) }
 }
 
 /// One line of standard input, trimmed.
