@@ -4,7 +4,7 @@
 use super::authority::{Authority, Look};
 use super::cursor::{Cursors, Place};
 use super::scope::Scope;
-use super::tail::{Item, Tail};
+use super::tail::{Item, Need, Tail};
 use crate::access::Caller;
 use crate::app::App;
 use crate::error::ApiError;
@@ -29,6 +29,8 @@ pub struct Reader {
     wake: watch::Receiver<u64>,
     /// Everything up to here was looked at; `None` before a snapshot ended.
     seen: Option<i64>,
+    /// The table is to be looked at, woken or not: a wake-up may have been lost.
+    doubts: bool,
 }
 
 /// Some of a reader's events.
@@ -67,8 +69,16 @@ impl Reader {
         let (authority, install) = authorize(app, caller, scope.team(), machine_header).await?;
         let cursors = Cursors::new(app.keys.clone(), &app.history_id);
         let tail = app.tails.of(scope.team());
-        let reader =
-            Self { app: app.clone(), scope: Arc::new(scope), cursors, tail, authority, wake, seen: None };
+        let reader = Self {
+            app: app.clone(),
+            scope: Arc::new(scope),
+            cursors,
+            tail,
+            authority,
+            wake,
+            seen: None,
+            doubts: true,
+        };
         Ok((reader, install))
     }
 
@@ -119,6 +129,10 @@ impl Reader {
             std::future::pending::<()>().await;
         }
     }
+    /// Lets the next look be one at the table: wake-ups may be lost without harm.
+    pub fn doubt(&mut self) {
+        self.doubts = true;
+    }
 
     /// The next events after where the reader stands; it does not move by itself.
     ///
@@ -128,9 +142,10 @@ impl Reader {
         let after = self.seen.unwrap_or(0);
         self.confirm().await?;
         // The count is of now, so that a page is never older than the last change of access.
-        let count = *self.wake.borrow();
-        let page = self.tail.page(&self.app.store, after, count).await;
+        let need = Need { count: *self.wake.borrow(), now: self.app.clock.monotonic(), fresh: self.doubts };
+        let page = self.tail.page(&self.app.store, after, need).await;
         let page = page.map_err(|fault| self.fault(&fault))?;
+        self.doubts = false;
         self.same_epoch(page.head).await?;
         if after < page.head.pruned_through || after > page.head.last {
             return Err(self.gap(after, page.head).await);

@@ -244,8 +244,10 @@ async fn rest(reader: &mut Reader, writer: &mut Writer, told: &Told) -> Result<(
         () = async { match due { Some(due) => clock.sleep_until(due).await, None => std::future::pending().await } } => {}
         commented = writer.comment() => {
             commented?;
-            // A quiet team is no reason to serve a credential past its end.
+            // A quiet team is no reason to serve a credential past its end, or to miss what a lost
+            // wake-up was for.
             reader.confirm().await?;
+            reader.doubt();
         }
     }
     Ok(())

@@ -9,6 +9,8 @@ use crate::store::events::{self as rows, Head, Stored};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use teamlamp_clock::Moment;
 use teamlamp_wire::id::TeamId;
 use teamlamp_wire::limits::STREAM_PAGE;
 
@@ -17,6 +19,9 @@ const KEPT_EVENTS: usize = 1024;
 const KEPT_BYTES: usize = 2 << 20;
 /// How many events one look at the table takes.
 const LOOK: usize = 256;
+/// How old a look may be for who does not trust wake-ups: a lost one is made good for all readers by at
+/// most one look in this time.
+const FRESH: Duration = Duration::from_secs(1);
 /// For how many scopes an event's ready bytes are kept.
 const KEPT_SCOPES: usize = 8;
 
@@ -42,6 +47,19 @@ struct Ring {
     head: Head,
     /// The hub's count before the look: commits up to it are seen.
     count: u64,
+    /// When the look began.
+    looked_at: Moment,
+}
+
+/// What a page must have seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Need {
+    /// The hub's count: whatever was committed before that wake-up.
+    pub count: u64,
+    /// Now.
+    pub now: Moment,
+    /// Whether a wake-up may have been lost: then a look of some time ago is not enough.
+    pub fresh: bool,
 }
 
 /// An event with the bytes that its readers are sent.
@@ -102,41 +120,35 @@ impl Item {
 }
 
 impl Tail {
-    /// The next events after a sequence, of a state not older than the hub's `count`.
+    /// The next events after a sequence, of a state that has seen what is needed.
     ///
     /// # Errors
     /// What the store says; 404 where the team is gone.
-    pub async fn page(&self, store: &Store, after: i64, count: u64) -> Result<Page, ApiError> {
-        loop {
-            match self.ring_page(after, count) {
-                Found::Page(page) => return Ok(page),
-                Found::Older => return self.table_page(store, after).await,
-                Found::Stale => {}
-            }
-            let _looking = self.looking.lock().await;
-            // Another reader may have looked meanwhile.
-            if matches!(self.ring_page(after, count), Found::Stale) {
-                self.look(store, count).await?;
-            }
+    pub async fn page(&self, store: &Store, after: i64, need: Need) -> Result<Page, ApiError> {
+        if let Some(found) = self.ring_page(after, need) {
+            return self.found(found, store, after).await;
+        }
+        let _looking = self.looking.lock().await;
+        // Another reader may have looked meanwhile.
+        let found = match self.ring_page(after, need) {
+            Some(found) => found,
+            None => self.look(store, after, need).await?,
+        };
+        self.found(found, store, after).await
+    }
+
+    async fn found(&self, found: Found, store: &Store, after: i64) -> Result<Page, ApiError> {
+        match found {
+            Found::Page(page) => Ok(page),
+            Found::Older => self.table_page(store, after).await,
         }
     }
 
-    fn ring_page(&self, after: i64, count: u64) -> Found {
+    /// What is held; `None` where the table must be looked at.
+    fn ring_page(&self, after: i64, need: Need) -> Option<Found> {
         let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(ring) = ring.as_ref() else { return Found::Stale };
-        if ring.count < count {
-            return Found::Stale;
-        }
-        if after < ring.from {
-            return Found::Older;
-        }
-        let first = ring.events.partition_point(|item| item.event.sequence <= after);
-        let events: Vec<_> = ring.events.iter().skip(first).take(STREAM_PAGE).cloned().collect();
-        let looked = match events.last() {
-            Some(last) if events.len() == STREAM_PAGE => last.event.sequence,
-            _ => ring.upto.max(after),
-        };
-        Found::Page(Page { events, looked, head: ring.head })
+        // Who stands behind what was looked at has read a newer table: its wake-up is still to come.
+        ring.as_ref().filter(|ring| ring.serves(need) && after <= ring.upto).map(|ring| ring.page(after))
     }
 
     /// A page for a reader who is far behind: straight from the table, kept for nobody.
@@ -155,7 +167,8 @@ impl Tail {
             .await
     }
 
-    async fn look(&self, store: &Store, count: u64) -> Result<(), ApiError> {
+    /// Looks at the table for all readers, and answers what one asks for from it. One at a time.
+    async fn look(&self, store: &Store, after: i64, need: Need) -> Result<Found, ApiError> {
         let upto = self.ring.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|ring| ring.upto);
         let team = self.team.clone();
         let (head, events) = store
@@ -168,41 +181,54 @@ impl Tail {
                 Ok((head, events))
             })
             .await?;
-        let mut ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+        // So much may have come at once that it is cheaper to begin anew at the end.
         let behind = events.len() == LOOK;
-        match ring.as_mut() {
-            // So much came at once that it is cheaper to begin anew at the end.
-            Some(held) if !behind => held.add(events, head, count),
-            _ => {
-                *ring = Some(Ring {
-                    from: head.last,
-                    upto: head.last,
-                    events: VecDeque::new(),
-                    bytes: 0,
-                    head,
-                    count,
-                });
-            }
-        }
-        Ok(())
+        let mut ring = held.take().filter(|_| !behind).unwrap_or_else(|| Ring::at(head, need));
+        ring.add(events, head, need);
+        Ok(held.insert(ring).page(after))
     }
 }
 
 enum Found {
     Page(Page),
-    Stale,
     Older,
 }
 
 impl Ring {
-    fn add(&mut self, events: Vec<Stored>, head: Head, count: u64) {
-        for event in events {
+    /// One that holds nothing, at the end of the events.
+    fn at(head: Head, need: Need) -> Self {
+        let (upto, events) = (head.last, VecDeque::new());
+        Self { from: upto, upto, events, bytes: 0, head, count: need.count, looked_at: need.now }
+    }
+
+    /// Whether the look has seen what is needed.
+    fn serves(&self, need: Need) -> bool {
+        self.count >= need.count && (!need.fresh || need.now <= self.looked_at + FRESH)
+    }
+
+    fn page(&self, after: i64) -> Found {
+        if after < self.from {
+            return Found::Older;
+        }
+        let first = self.events.partition_point(|item| item.event.sequence <= after);
+        let events: Vec<_> = self.events.iter().skip(first).take(STREAM_PAGE).cloned().collect();
+        let looked = match events.last() {
+            Some(last) if events.len() == STREAM_PAGE => last.event.sequence,
+            _ => self.upto.max(after),
+        };
+        Found::Page(Page { events, looked, head: self.head })
+    }
+
+    fn add(&mut self, events: Vec<Stored>, head: Head, need: Need) {
+        // One that begins anew is at the end already.
+        for event in events.into_iter().filter(|event| event.sequence > self.upto) {
             self.bytes += event.json.len();
             self.events.push_back(Item::new(event));
         }
         self.upto = head.last.max(self.upto);
         self.head = head;
-        self.count = count;
+        (self.count, self.looked_at) = (need.count, need.now);
         while self.events.len() > KEPT_EVENTS || self.bytes > KEPT_BYTES {
             let Some(oldest) = self.events.pop_front() else { break };
             self.bytes -= oldest.event.json.len();

@@ -130,6 +130,10 @@ pub fn events(tx: &Tx<'_>, team: &TeamId) -> Result<bool, ApiError> {
     .execute(params![team.as_str(), deleted, delete_through])?;
     tx.prepare_cached("UPDATE teams SET pruned_through = ?2, deleted_through = ?3 WHERE id = ?1")?
         .execute(params![team.as_str(), old, delete_through])?;
+    // The floor holds for who reads now as well.
+    tx.after_commit(|effects| {
+        effects.events.insert(team.clone());
+    });
     Ok(delete_through < old || old >= pruned + WINDOW)
 }
 

@@ -21,6 +21,7 @@ mod sessions;
 mod slow;
 mod stream;
 mod upkeep;
+mod wakes;
 #[path = "../api/world.rs"]
 #[expect(dead_code, reason = "it serves the tests of the API too")]
 mod world;
