@@ -254,12 +254,14 @@ impl Follower {
             *proven = true;
         }
         self.connected(Mode::Polling);
-        self.backoff.reset();
+        let terminal = page.frames.iter().any(Frame::is_terminal);
+        if !terminal {
+            self.backoff.reset();
+        }
         self.phase = Phase::Wait(self.client.clock.monotonic() + POLL_PAUSE);
         if page.frames.is_empty() {
             self.catching_up = false;
         }
-        let terminal = page.frames.iter().any(Frame::is_terminal);
         for frame in page.frames {
             self.take(frame);
         }
@@ -282,7 +284,9 @@ impl Follower {
     fn read(&mut self, message: &Message) {
         match serde_json::from_str::<Frame>(&message.data) {
             Ok(frame) => {
-                self.backoff.reset();
+                if brings_something(&frame) {
+                    self.backoff.reset();
+                }
                 self.take(frame);
             }
             // One frame of a later version must not stop the feed for ever: its id leads past it.
@@ -375,6 +379,12 @@ impl Follower {
         self.phase = Phase::Ended;
         self.ready.push_back(Followed::Ended { why });
     }
+}
+
+/// Whether a frame shows that the server serves again. One that only begins, or ends the stream, comes of
+/// a server whose store fails as well.
+fn brings_something(frame: &Frame) -> bool {
+    !frame.is_terminal() && *frame != Frame::SnapshotBegin
 }
 
 pub(crate) fn stream_fault(peer: &str, fault: StreamFault) -> ClientError {

@@ -15,7 +15,7 @@ use teamlamp_wire::presence::PresenceFrame;
 
 impl Client {
     /// A snapshot of a team's machines and their transitions from then on, or those after a sequence.
-    /// The stream ends with its connection; an error is its last item.
+    /// The stream ends with its connection; an error, or [`PresenceFrame::AccessRevoked`], is its last item.
     ///
     /// # Errors
     /// As [`ClientError`] says, where no stream begins.
@@ -39,6 +39,11 @@ impl Client {
                     Err(fault) => Some(Err(stream_fault(&peer, fault))),
                 };
                 std::future::ready(frame)
+            })
+            .scan(false, |over, frame| {
+                // A server that holds the connection after the end keeps nobody waiting.
+                let last = matches!(frame, Ok(PresenceFrame::AccessRevoked { .. }));
+                std::future::ready((!std::mem::replace(over, last)).then_some(frame))
             })
             .boxed())
     }
@@ -72,6 +77,16 @@ mod tests {
         };
         let Err(ClientError::Unreachable(fault)) = &all[2] else { panic!("{all:?}") };
         assert_eq!((fault.kind, all.len()), (FaultKind::Timeout, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lost_access_is_told_and_is_the_last() {
+        let revoked = r#"{"type":"access_revoked","reason":"machine_revoked","terminal":true}"#;
+        let parts = vec![Part::Bytes(format!("data: {revoked}\n\n")), Part::Hang];
+        let script = Script::of([Step::Answer(200, SSE, parts)]);
+        let stream = script.client().presence(&"team_1".into(), Some(6)).await.unwrap();
+        let expected = PresenceFrame::AccessRevoked { reason: "machine_revoked".into(), terminal: true };
+        assert_eq!(stream.collect::<Vec<_>>().await, [Ok(expected)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -90,7 +90,11 @@ impl Script {
     }
     /// A client over this script, at 1,000,000 ms, with the chances of a seed.
     pub(crate) fn client(self: &Arc<Self>) -> Client {
-        Client::new(self.clone(), Clock::starting_at(1_000_000), Chance::seeded(1), "test 1.0")
+        self.client_of(1)
+    }
+    /// With the chances of this seed.
+    pub(crate) fn client_of(self: &Arc<Self>, seed: u64) -> Client {
+        Client::new(self.clone(), Clock::starting_at(1_000_000), Chance::seeded(seed), "test 1.0")
     }
     pub(crate) fn asked(&self) -> Vec<Request> {
         self.asked.lock().unwrap().clone()

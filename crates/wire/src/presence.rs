@@ -88,6 +88,13 @@ pub enum PresenceFrame {
         /// Always true: nothing follows.
         terminal: bool,
     },
+    /// The credential, the membership or the machine ended: stop and tell the person.
+    AccessRevoked {
+        /// Why.
+        reason: String,
+        /// Always true: nothing follows.
+        terminal: bool,
+    },
 }
 
 /// A machine in a presence snapshot.
@@ -161,6 +168,14 @@ mod tests {
 
     fn facts(last_seen_at: Option<i64>, linked: bool, link_held: bool, before: Connection) -> Facts {
         Facts { last_seen_at, linked, link_held, before, server_started_at: 1_000_000 }
+    }
+
+    #[test]
+    fn the_end_of_access_is_said_as_the_event_stream_says_it() {
+        let (reason, terminal) = ("machine_revoked".to_owned(), true);
+        let said = crate::frame::Frame::AccessRevoked { reason: reason.clone(), terminal };
+        let read: PresenceFrame = serde_json::from_value(serde_json::to_value(said).unwrap()).unwrap();
+        assert_eq!(read, PresenceFrame::AccessRevoked { reason, terminal });
     }
 
     #[test]

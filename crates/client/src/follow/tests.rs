@@ -176,6 +176,46 @@ async fn the_wait_doubles_to_five_seconds_and_a_frame_resets_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_whose_store_fails_is_not_dialled_again_and_again() {
+    let fails = r#"{"type":"resync_required","reason":"unavailable","cursor":"c0","terminal":true}"#;
+    let cut = fails.replace(r#","cursor":"c0""#, "");
+    let begins = stream([message(r#"{"type":"snapshot_begin"}"#), message(&cut), Part::Hang]);
+    let polled = || Step::json(200, format!(r#"{{"frames":[{fails}],"cursor":"c0"}}"#));
+    for (after, mut steps, more) in [
+        (Some("c0"), vec![], stream([message(fails), Part::Hang])),
+        (None, vec![], begins),
+        (Some("c0"), vec![Step::Answer(200, SSE, vec![Part::Hang])], polled()),
+    ] {
+        let first = steps.len();
+        steps.extend(vec![more; 40]);
+        let script = Script::of(steps);
+        let mut all = follow(&script, after);
+        let clock = Clock::starting_at(0);
+        while script.asked().len() < first + 40 {
+            all.next().await;
+        }
+        // Full jitter: 40 waits of 2.5 s in the middle.
+        assert!(clock.now_ms() > 50_000, "40 tries in {} ms", clock.now_ms());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_cap_waits_are_of_any_length_up_to_it() {
+    let mut waits = Vec::new();
+    for seed in 0..100 {
+        let script = Script::of(vec![Step::Fault(FaultKind::Reset); 8]);
+        let client = script.client_of(seed);
+        let followed = client.follow(&FollowQuery::all("team_1".into()), Some("c0".into()));
+        let last = followed.take(8).collect::<Vec<_>>().await.pop();
+        let Some(Followed::Dropped { wait, .. }) = last else { panic!("{last:?}") };
+        waits.push(wait);
+    }
+    let (most, least) = (waits.iter().max().unwrap(), waits.iter().min().unwrap());
+    assert!(*most <= Duration::from_secs(5) && *most > Duration::from_secs(4), "{most:?}");
+    assert!(*least < Duration::from_secs(1), "jitter comes after the cap: {least:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn forty_seconds_without_a_byte_are_a_drop() {
     let quiet = vec![
         checkpoint("c1"),
@@ -257,6 +297,20 @@ async fn only_what_is_lost_is_a_gap() {
         message(&format!(r#"{{"type":"resync_required","reason":"{reason}","terminal":true}}"#))
     };
     for reason in ["authorization_changed", "slow_reader", "unavailable"] {
+        let within = message(&format!(
+            r#"{{"type":"resync_required","reason":"{reason}","cursor":"place","terminal":true}}"#
+        ));
+        let rest = [message(&item(5)), message(r#"{"type":"snapshot_end","cursor":"c4"}"#)];
+        let script = Script::of([
+            stream([message(r#"{"type":"snapshot_begin"}"#), message(&item(4)), within, Part::Hang]),
+            stream(rest.into_iter().chain([message(&event(5)), Part::Hang])),
+        ]);
+        let all = told(&mut follow(&script, None), 9).await;
+        let expected = ["begin", "item 4 (past)", "resync", "dropped", "streaming", "item 5 (past)", "end"];
+        assert_eq!(all[1..8], expected, "what came of the snapshot stays: {reason}");
+        assert_eq!(all[8], "5");
+        assert_eq!(path(&script, 1), "/v1/teams/team_1/events?after=place");
+        // A store that can't even be read knows no place yet.
         let begin = message(r#"{"type":"snapshot_begin"}"#);
         let script = Script::of([stream([begin, asks(reason), Part::Hang]), stream(snapshot())]);
         let all = told(&mut follow(&script, None), 6).await;
@@ -373,6 +427,18 @@ async fn streaming_is_tried_again_after_an_hour() {
     }
     assert!(clock.now_ms() > 3_500_000);
     assert_eq!(script.header(script.asked().len() - 1, "accept").as_deref(), Some("text/event-stream"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stream_brings_after_an_hour_of_polls_is_no_past() {
+    let mut steps = vec![Step::Answer(200, SSE, vec![Part::Hang])];
+    let quiet = Step::After(25_000, Box::new(page(&[], "c4")));
+    steps.extend(std::iter::repeat_n(quiet, 143));
+    steps.push(stream([message(&event(5)), checkpoint("c5"), message(&event(6)), Part::Hang]));
+    let script = Script::of(steps);
+    let all = told(&mut follow(&script, Some("c4")), 5).await;
+    assert_eq!(all, ["polling", "streaming", "5", "checkpoint c5", "6"], "nobody was ever away");
+    assert_eq!(path(&script, 144), "/v1/teams/team_1/events?after=c4");
 }
 
 #[tokio::test(start_paused = true)]
