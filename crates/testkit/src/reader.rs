@@ -125,6 +125,9 @@ impl Reader {
                             Err(why) => self.record.note(&self.name, format!("dropped: {why}")),
                         }
                     }
+                    if self.seen().has_ended() {
+                        return;
+                    }
                 }
                 Err(why) if matches!(why.status(), Some(401 | 403 | 404)) => {
                     return self.seen().end(&why.to_string());

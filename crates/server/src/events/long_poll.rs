@@ -65,13 +65,16 @@ async fn snapshot(reader: &mut Reader, from: Option<(i64, ResourceKey)>) -> Resu
         frames.push(frames::other(&Frame::SnapshotBegin));
     }
     let (mut watermark, mut place) = from.map_or((None, None), |(mark, after)| (Some(mark), Some(after)));
+    let page_begins = place.clone().unwrap_or_default();
     let mut found: Vec<Stored> = Vec::new();
     loop {
         let looked = look(reader, place.clone()).await?;
-        if let Err(end) = reader.same_epoch(looked.head).await {
-            return Ok(Answer::end(&end));
-        }
         let watermark = *watermark.get_or_insert(looked.head.last);
+        reader.stand_within(watermark, page_begins.clone());
+        if let Err(end) = reader.same_epoch(looked.head).await {
+            frames.push(frames::other(&end));
+            return Ok(Answer { frames, cursor: end.cursor().map(str::to_owned) });
+        }
         for (key, event) in looked.items {
             if reader.may_read(&event) {
                 found.push(event);

@@ -29,6 +29,9 @@ pub struct Reader {
     wake: watch::Receiver<u64>,
     /// Everything up to here was looked at; `None` before a snapshot ended.
     seen: Option<i64>,
+    /// Where it stands in a snapshot: live begins after the watermark, and everything up to the resource
+    /// was given.
+    within: Option<(i64, ResourceKey)>,
     /// The table is to be looked at, woken or not: a wake-up may have been lost.
     doubts: bool,
 }
@@ -49,8 +52,8 @@ pub struct Step {
 pub struct Snapshot {
     /// Live begins after it.
     pub watermark: i64,
-    /// The current events of the resources that were asked for, in order.
-    pub sequences: Vec<i64>,
+    /// The resources that were asked for, in order, and the sequences of their current events.
+    pub items: Vec<(ResourceKey, i64)>,
 }
 
 impl Reader {
@@ -77,6 +80,7 @@ impl Reader {
             authority,
             wake,
             seen: None,
+            within: None,
             doubts: true,
         };
         Ok((reader, install))
@@ -85,6 +89,10 @@ impl Reader {
     /// Stands after a sequence.
     pub fn stand_at(&mut self, sequence: i64) {
         self.seen = Some(sequence);
+    }
+    /// Stands in a snapshot, after a resource.
+    pub fn stand_within(&mut self, watermark: i64, after: ResourceKey) {
+        self.within = Some((watermark, after));
     }
     /// Where the reader stands.
     pub fn seen(&self) -> Option<i64> {
@@ -100,7 +108,14 @@ impl Reader {
     }
     /// The cursor of where the reader stands.
     pub fn cursor(&self) -> Option<String> {
-        self.seen.map(|sequence| self.cursor_at(&Place::After(sequence)))
+        let place = match (self.seen, &self.within) {
+            (Some(sequence), _) => Place::After(sequence),
+            (None, Some((watermark, after))) => {
+                Place::Snapshot { watermark: *watermark, after: after.clone() }
+            }
+            (None, None) => return None,
+        };
+        Some(self.cursor_at(&place))
     }
     /// The cursor of a place.
     pub fn cursor_at(&self, place: &Place) -> String {
@@ -154,43 +169,50 @@ impl Reader {
         Ok(Step { items, looked: page.looked, last: page.head.last })
     }
 
-    /// The list of a snapshot.
+    /// The list of a snapshot, or of the rest of one; the reader then stands before the first of it.
     ///
     /// # Errors
     /// The frame that ends the reader.
-    pub async fn list(&mut self, after: Option<ResourceKey>) -> Result<Snapshot, Frame> {
-        let scope = self.scope.clone();
+    pub async fn list(&mut self, from: Option<(i64, ResourceKey)>) -> Result<Snapshot, Frame> {
+        let (watermark, after) = from.map_or((None, None), |(mark, after)| (Some(mark), Some(after)));
+        let (scope, place) = (self.scope.clone(), after.clone());
         let listed = self.app.store.read(move |conn| {
             let head = rows::head(conn, scope.team())?.ok_or_else(|| ApiError::not_found("team"))?;
-            let current = rows::current(conn, scope.team(), scope.source(), after.as_ref(), usize::MAX)?;
-            let wanted = current.iter().filter(|c| scope.admits_current(c)).map(|c| c.sequence).collect();
-            Ok((head, Snapshot { watermark: head.last, sequences: wanted }))
+            let current = rows::current(conn, scope.team(), scope.source(), place.as_ref(), usize::MAX)?;
+            let wanted = current.into_iter().filter(|c| scope.admits_current(c));
+            Ok((head, wanted.map(|c| (c.key, c.sequence)).collect()))
         });
-        let (head, snapshot) = listed.await.map_err(|fault| self.fault(&fault))?;
+        let (head, items) = listed.await.map_err(|fault| self.fault(&fault))?;
+        let watermark = watermark.unwrap_or(head.last);
+        self.stand_within(watermark, after.unwrap_or_default());
         self.same_epoch(head).await?;
-        Ok(snapshot)
+        Ok(Snapshot { watermark, items })
     }
 
-    /// The items of a snapshot by their sequences, those that the reader may see.
+    /// Items of a snapshot, those that the reader may see.
     ///
     /// # Errors
     /// The frame that ends the reader: `snapshot_retention` where one is gone meanwhile.
-    pub async fn items(&mut self, sequences: Vec<i64>) -> Result<Vec<Stored>, Frame> {
+    pub async fn items(
+        &mut self,
+        items: Vec<(ResourceKey, i64)>,
+    ) -> Result<Vec<(ResourceKey, Stored)>, Frame> {
         self.confirm().await?;
         let team = self.scope.team().clone();
         let read = self.app.store.read(move |conn| {
             let head = rows::head(conn, &team)?.ok_or_else(|| ApiError::not_found("team"))?;
-            let items: Result<Vec<_>, _> = sequences.iter().map(|s| rows::at(conn, &team, *s)).collect();
+            let item = |(key, sequence)| Ok(rows::at(conn, &team, sequence)?.map(|event| (key, event)));
+            let items: Result<Vec<_>, ApiError> = items.into_iter().map(item).collect();
             Ok((head, items?))
         });
         let (head, items) = read.await.map_err(|fault| self.fault(&fault))?;
         self.same_epoch(head).await?;
-        let items: Option<Vec<Stored>> = items.into_iter().collect();
+        let items: Option<Vec<_>> = items.into_iter().collect();
         let Some(items) = items else {
             let details = Some(json!({ "pruned_through": head.pruned_through }));
             return Err(resync(ResyncReason::SnapshotRetention, None, details));
         };
-        Ok(items.into_iter().filter(|event| self.authority.may_read(event)).collect())
+        Ok(items.into_iter().filter(|(_, event)| self.authority.may_read(event)).collect())
     }
 
     /// Looks at the authority again where time or an ended credential asks for it.
@@ -246,8 +268,11 @@ impl Reader {
         let team = self.scope.team().clone();
         let through = head.pruned_through;
         let kept = self.app.store.read(move |conn| rows::kept_between(conn, &team, after, through)).await;
+        // What is gone was also what this reader may not see or did not ask for: only where that is
+        // nothing is its number known.
+        let sees_all = self.scope.is_everything() && self.authority.reads_everything();
         let details = match kept {
-            Ok(kept) if after < through => {
+            Ok(kept) if after < through && sees_all => {
                 json!({ "pruned_through": through, "events_missed": through - after - kept })
             }
             _ => json!({ "pruned_through": through }),

@@ -48,6 +48,10 @@ impl Scope {
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
+    /// Whether nothing of the team is left out.
+    pub fn is_everything(&self) -> bool {
+        self.source.is_none() && self.kinds.kinds().is_empty()
+    }
     /// Equal for equal scopes, whatever the order and repetition of kinds.
     pub fn digest(&self) -> &[u8; 16] {
         &self.digest

@@ -125,10 +125,10 @@ async fn follow(
         Start::Restored => return Err(resync(ResyncReason::ServerRestored, None, None).into()),
         Start::Snapshot => {
             send(writer, None, &Frame::SnapshotBegin).await?;
-            snapshot(reader, writer, None, None).await?;
+            snapshot(reader, writer, None).await?;
         }
         Start::At(Place::Snapshot { watermark, after }) => {
-            snapshot(reader, writer, Some(watermark), Some(after)).await?;
+            snapshot(reader, writer, Some((watermark, after))).await?;
         }
         Start::At(Place::After(sequence)) => reader.stand_at(sequence),
     }
@@ -163,22 +163,23 @@ async fn send(writer: &mut Writer, id: Option<&str>, frame: &Frame) -> Result<()
     writer.send(&sse::message(id, &frames::other(frame))).await
 }
 
-/// Sends the current events in pages, then where live begins.
+/// Sends the current events in pages, or the rest of them, then where live begins. A reader that has to
+/// come back in between goes on after the last that it was given.
 async fn snapshot(
     reader: &mut Reader,
     writer: &mut Writer,
-    watermark: Option<i64>,
-    after: Option<ResourceKey>,
+    from: Option<(i64, ResourceKey)>,
 ) -> Result<(), Stop> {
-    let list = reader.list(after).await?;
-    for page in list.sequences.chunks(STREAM_PAGE) {
-        for item in reader.items(page.to_vec()).await? {
+    let list = reader.list(from).await?;
+    for page in list.items.chunks(STREAM_PAGE) {
+        for (resource, item) in reader.items(page.to_vec()).await? {
             let message = sse::message(None, &frames::snapshot_item(&item));
             give(reader, writer, &message).await?;
+            reader.stand_within(list.watermark, resource);
         }
         tokio::task::yield_now().await;
     }
-    reader.stand_at(watermark.unwrap_or(list.watermark));
+    reader.stand_at(list.watermark);
     let cursor = reader.cursor().unwrap_or_default();
     send(writer, Some(&cursor), &Frame::SnapshotEnd { cursor: cursor.clone() }).await
 }

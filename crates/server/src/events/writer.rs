@@ -103,7 +103,7 @@ impl Writer {
 
     /// Ends the stream with a last frame.
     pub async fn finish(self, frame: &Frame) {
-        self.inlet.push_last(&sse::message(None, &super::frames::other(frame)));
+        self.inlet.push_last(&sse::message(frame.cursor(), &super::frames::other(frame)));
         self.close().await;
     }
 

@@ -51,8 +51,8 @@ impl Stored {
     }
 }
 
-/// Where a resource stands in the order of a snapshot.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Where a resource stands in the order of a snapshot; the default stands before all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceKey {
     /// The source, empty where there is none.
     pub source: String,

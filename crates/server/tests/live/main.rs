@@ -8,6 +8,7 @@ mod authority;
 mod fair;
 mod follow;
 mod followed;
+mod gaps;
 mod heartbeat;
 mod history;
 mod kit;

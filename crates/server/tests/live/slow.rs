@@ -46,12 +46,101 @@ async fn a_reader_that_takes_nothing_for_ten_seconds_is_ended_with_a_cursor() {
         (1 << 20..(1 << 20) + (700 << 10)).contains(&bytes),
         "a mebibyte, and what the pipe holds: {bytes}"
     );
-    let cursor = end.data["cursor"].as_str().unwrap();
+    let cursor = end.cursor();
     assert_eq!(cursor, frames.last().unwrap().cursor(), "from there on it goes on");
     let mut resumed = live.stream(&format!("events?after={cursor}")).await;
     assert_eq!(resumed.next().await.sequence(), frames.last().unwrap().sequence() + 1);
     live.pass(100).await;
     assert_eq!(live.world.server.app().streams.open(), 2, "its place was given back");
+}
+
+/// Publishes a thousand resources of two KiB each.
+async fn many_resources(live: &Live) {
+    for part in 0..10 {
+        let events: Vec<_> = (0..100)
+            .map(|i| {
+                let resource = json!({ "kind": "thing", "id": format!("{:04}", part * 100 + i) });
+                json!({ "kind": "custom.cli.n", "data": { "t": "x".repeat(2_000) }, "resource": resource })
+            })
+            .collect();
+        assert_eq!(live.post("events", &json!({ "events": events })).await.status, 201);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_is_slow_in_a_large_snapshot_goes_on_within_it() {
+    let live = Live::paused().await;
+    many_resources(&live).await;
+    let (mut items, mut path, mut ends) = (Vec::new(), "events".to_owned(), 0);
+    let last = loop {
+        let mut slow = live.open_stream(live.pipe(4 << 10), &live.owner.token, &path, &[]).await;
+        let begun = slow.next().await;
+        assert_eq!(begun.kind(), if ends == 0 { "snapshot_begin" } else { "snapshot_item" });
+        let mut frames = if ends == 0 { Vec::new() } else { vec![begun] };
+        // What is published meanwhile is live, wherever the reader stands.
+        live.publish("meanwhile", json!({ "n": ends })).await;
+        live.pass(10_100).await;
+        let end = loop {
+            let frame = slow.next().await;
+            if !matches!(frame.kind(), "snapshot_item") {
+                break frame;
+            }
+            frames.push(frame);
+        };
+        items.extend(frames.iter().map(|frame| frame.event()["resource"].to_string()));
+        if end.kind() == "snapshot_end" {
+            break slow.settled().await;
+        }
+        assert_eq!((end.kind(), &end.data["reason"]), ("resync_required", &json!("slow_reader")));
+        path = format!("events?after={}", end.cursor());
+        ends += 1;
+    };
+    assert!(ends > 0);
+    let mut distinct = items.clone();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!((items.len(), distinct.len()), (1_002, 1_002), "each once, over {ends} ends");
+    let told: Vec<_> = last.iter().filter(|f| f.kind() == "event").map(|f| &f.event()["data"]["n"]).collect();
+    assert_eq!(told, (0..=ends).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_what_anyone_may_do_under_a_snapshot_has_a_cursor() {
+    let live = Live::paused().await;
+    many_resources(&live).await;
+    let mut stream = live.open_stream(live.pipe(4 << 10), &live.owner.token, "events", &[]).await;
+    assert_eq!(stream.next().await.kind(), "snapshot_begin");
+    live.join("member", "Mia").await;
+    let end = stream.until("resync_required").await;
+    assert_eq!(end.data["reason"], "authorization_changed");
+    let mut resumed = live.stream(&format!("events?after={}", end.cursor())).await;
+    assert_eq!(resumed.next().await.kind(), "snapshot_item");
+}
+
+async fn rename(live: &Live, sql: &'static str) {
+    live.world.server.app().store.write(move |tx| Ok(tx.execute_batch(sql)?)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_asks_to_come_back_with_the_cursor() {
+    let live = Live::paused().await;
+    let mut stream = live.stream("events").await;
+    let cursor = stream.settled().await.last().unwrap().cursor().to_owned();
+    rename(&live, "ALTER TABLE events RENAME TO hidden").await;
+    let team = live.team.as_str().into();
+    live.world
+        .server
+        .app()
+        .hub
+        .wake(teamlamp_server::store::Effects { events: [team].into(), ..Default::default() });
+    let end = stream.next().await;
+    assert_eq!((&end.data["reason"], end.cursor()), (&json!("unavailable"), cursor.as_str()));
+    assert_eq!(stream.try_next().await, None);
+    live.pass(100).await;
+    assert_eq!(live.world.server.app().streams.open(), 0, "its place was given back");
+    rename(&live, "ALTER TABLE hidden RENAME TO events").await;
+    let mut resumed = live.stream(&format!("events?after={cursor}")).await;
+    assert_eq!(resumed.next().await.kind(), "checkpoint");
 }
 
 #[tokio::test(start_paused = true)]

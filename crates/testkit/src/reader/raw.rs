@@ -57,7 +57,7 @@ impl Reader {
             Err(fault) => return self.record.broken(format!("{} can't read a frame: {fault}", self.name)),
         };
         let id = field("id: ").or_else(|| field("id:"));
-        self.record.expect(id == frame.cursor() || frame.is_terminal(), || {
+        self.record.expect(id == frame.cursor(), || {
             format!("{} got a frame whose id is not its cursor: {data}", self.name)
         });
         let mut seen = self.seen();

@@ -18,6 +18,9 @@ struct Walk {
     /// Each resource's current event, by source where that was told, kind and id.
     snapshot: BTreeMap<i64, Event>,
     whole: bool,
+    /// The server asked for a new connection within the snapshot: later items may be newer than its
+    /// watermark, and the events after that come all the same.
+    pieced: bool,
     seen: BTreeMap<i64, EventId>,
     cursor: Option<String>,
 }
@@ -25,11 +28,15 @@ struct Walk {
 impl Walk {
     /// Live begins after this sequence: the newest event is its resource's current one.
     fn watermark(&self) -> i64 {
+        if self.pieced {
+            return self.seen.keys().next().map_or(i64::MAX, |first| first - 1);
+        }
         self.snapshot.keys().next_back().copied().unwrap_or(0)
     }
 
     fn last(&self) -> i64 {
-        self.seen.keys().next_back().copied().unwrap_or(0).max(self.watermark())
+        let seen = self.seen.keys().next_back().copied().unwrap_or(0);
+        if self.pieced { seen } else { seen.max(self.watermark()) }
     }
 }
 
@@ -117,14 +124,16 @@ impl Seen {
                 self.walk = Walk::default();
             }
             Frame::SnapshotItem { sequence, data } => {
-                if self.walk.snapshot.insert(*sequence, data.clone()).is_some() || self.walk.whole {
+                let twice = self.walk.snapshot.insert(*sequence, data.clone()).is_some();
+                if (twice && !self.walk.pieced) || self.walk.whole {
                     self.broken(format!("got item {sequence} of a snapshot twice, or after its end"));
                 }
             }
             Frame::SnapshotEnd { .. } => self.walk.whole = true,
             Frame::Event { sequence, data, .. } => self.take_event(*sequence, data),
             Frame::AccessRevoked { reason, .. } => self.end(reason),
-            Frame::Checkpoint { .. } | Frame::ResyncRequired { .. } => {}
+            Frame::ResyncRequired { .. } => self.walk.pieced |= !self.walk.whole,
+            Frame::Checkpoint { .. } => {}
             Frame::Unknown => self.broken("got a frame of an unknown type".into()),
         }
         if let Some(cursor) = frame.cursor() {
@@ -171,6 +180,7 @@ impl Seen {
                 self.broken(format!("was told to begin anew ({reason})"));
                 self.forget();
             }
+            PresenceFrame::AccessRevoked { reason, .. } => self.end(reason),
         }
     }
 
@@ -179,7 +189,9 @@ impl Seen {
     pub fn compare(&self, truth: &Truth, through: i64, may_see: impl Fn(&Event) -> bool) {
         let walks = self.finished.iter().map(|walk| (walk, walk.last())).chain([(&self.walk, through)]);
         for (walk, through) in walks.filter(|(walk, _)| walk.whole) {
-            self.compare_snapshot(walk, truth, &may_see);
+            if !walk.pieced {
+                self.compare_snapshot(walk, truth, &may_see);
+            }
             let expected: BTreeMap<i64, &EventId> = truth
                 .iter()
                 .filter(|(sequence, it)| {
