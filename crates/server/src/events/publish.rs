@@ -257,13 +257,14 @@ impl Writing<'_> {
         event: &PublishEvent,
         identity: &str,
     ) -> Result<PublishedEvent, ApiError> {
-        let current =
-            rows::current_of(self.tx, self.team, known.source_id.as_str(), "session", known.id.as_str())?;
-        if let Some(sequence) = current
-            && let Some((id, kind)) = rows::event_at(self.tx, self.team, sequence)?
+        if let Some((sequence, told_as, kind)) =
+            rows::told_of(self.tx, self.team, &known.source_id, &known.id)?
             && (kind == "session.ended" || event.kind != "session.ended")
         {
-            return Ok(PublishedEvent { id, sequence });
+            let Some(id) = &event.id else { return Ok(PublishedEvent { id: told_as, sequence }) };
+            // Sent again under another key, after the turn moved on, it is still this event.
+            rows::add_alias(self.tx, self.team, id, identity, sequence)?;
+            return Ok(PublishedEvent { id: id.clone(), sequence });
         }
         if let Happened::Ended { ended } = &mut told.what {
             *ended = known.state.turn == Turn::Ended.as_str();

@@ -5,8 +5,11 @@ use crate::error::ApiError;
 use crate::events::append::NewEvent;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::sync::LazyLock;
-use teamlamp_wire::event::{CATALOGUE, Event, Reader};
-use teamlamp_wire::id::{EventId, MachineId, PrincipalId, SourceId, TeamId};
+use teamlamp_wire::event::{CATALOGUE, Event, KindOf, Publisher, Reader, kind_of};
+use teamlamp_wire::id::{EventId, MachineId, PrincipalId, SessionId, SourceId, TeamId};
+
+/// How many ids beside its own an event may have: a publisher's tries, not a heap.
+const ALIASES: i64 = 16;
 
 /// The next place in a team's order.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +141,7 @@ pub fn current_sequence(conn: &Connection, team: &TeamId, event: &NewEvent) -> R
 }
 
 /// The sequence of a resource's current event.
-pub fn current_of(
+fn current_of(
     conn: &Connection,
     team: &TeamId,
     source: &str,
@@ -155,14 +158,49 @@ pub fn current_of(
     Ok(sequence)
 }
 
+/// The newest event that told what a session does: its sequence, id and kind. Its current event may tell
+/// of people's attention instead.
+pub fn told_of(
+    conn: &Connection,
+    team: &TeamId,
+    source: &SourceId,
+    session: &SessionId,
+) -> Result<Option<(i64, EventId, String)>, ApiError> {
+    let told = conn
+        .prepare_cached(
+            "SELECT e.sequence, e.id, e.kind FROM event_resources r
+             JOIN events e ON e.team_id = r.team_id AND e.sequence = coalesce(r.told_sequence, r.sequence)
+             WHERE r.team_id = ?1 AND r.source_id = ?2 AND r.resource_kind = 'session' AND r.resource_id = ?3",
+        )?
+        .query_row([team.as_str(), source.as_str(), session.as_str()], |row| {
+            Ok((row.get(0)?, EventId(row.get(1)?), row.get::<_, String>(2)?))
+        })
+        .optional()?;
+    Ok(told.filter(|(_, _, kind)| tells(kind)))
+}
+
+/// Whether events of a kind tell what a session does: those that its machine may publish.
+fn tells(kind: &str) -> bool {
+    matches!(kind_of(kind), Some(KindOf::Listed(row)) if row.publisher == Publisher::Machine)
+}
+
 /// Makes an event the current one of its resource.
 pub fn make_current(tx: &Tx<'_>, team: &TeamId, event: &NewEvent, sequence: i64) -> Result<(), ApiError> {
     tx.prepare_cached(
-        "INSERT INTO event_resources (team_id, source_id, resource_kind, resource_id, sequence)
-         VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO UPDATE SET sequence = excluded.sequence",
+        "INSERT INTO event_resources (team_id, source_id, resource_kind, resource_id, sequence, told_sequence)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT DO UPDATE SET sequence = excluded.sequence,
+           told_sequence = coalesce(excluded.told_sequence, told_sequence,
+             CASE resource_kind WHEN 'session' THEN sequence END)",
     )?
-    .execute(params![team.as_str(), source(event), event.resource_kind, event.resource_id, sequence])?;
+    .execute(params![
+        team.as_str(),
+        source(event),
+        event.resource_kind,
+        event.resource_id,
+        sequence,
+        tells(&event.kind).then_some(sequence),
+    ])?;
     Ok(())
 }
 
@@ -256,38 +294,47 @@ pub fn at(conn: &Connection, team: &TeamId, sequence: i64) -> Result<Option<Stor
     Ok(page(conn, team, sequence - 1, sequence, 1)?.pop())
 }
 
-/// The event of an id.
+/// The event of an id, or the one that had told what was published under it.
 pub fn by_id(conn: &Connection, team: &TeamId, id: &str) -> Result<Option<Stored>, ApiError> {
-    let sql = format!("SELECT {} FROM events e WHERE e.team_id = ?1 AND e.id = ?2", *COLUMNS);
-    let row =
-        conn.prepare_cached(&sql)?.query_row([team.as_str(), id], |row| stored(team, row)).optional()?;
-    Ok(row)
+    match published(conn, team, &EventId(id.to_owned()))? {
+        Some((sequence, _)) => at(conn, team, sequence),
+        None => Ok(None),
+    }
 }
 
-/// Sequence and publisher of the event of an id.
+/// Sequence and publisher of the event of an id, also of an id under which something was published that
+/// another event had told already.
 pub fn published(
     conn: &Connection,
     team: &TeamId,
     id: &EventId,
 ) -> Result<Option<(i64, Option<String>)>, ApiError> {
     let row = conn
-        .prepare_cached("SELECT sequence, publisher FROM events WHERE team_id = ?1 AND id = ?2")?
+        .prepare_cached(
+            "SELECT sequence, publisher FROM events WHERE team_id = ?1 AND id = ?2
+             UNION ALL SELECT sequence, publisher FROM event_aliases WHERE team_id = ?1 AND id = ?2",
+        )?
         .query_row([team.as_str(), id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     Ok(row)
 }
 
-/// The id and the kind of the event of a sequence.
-pub fn event_at(
-    conn: &Connection,
+/// Remembers that what was published under an id had been told by an event already, for as long as that
+/// is kept; not for more than a few ids of one event.
+pub fn add_alias(
+    tx: &Tx<'_>,
     team: &TeamId,
+    id: &EventId,
+    publisher: &str,
     sequence: i64,
-) -> Result<Option<(EventId, String)>, ApiError> {
-    let event = conn
-        .prepare_cached("SELECT id, kind FROM events WHERE team_id = ?1 AND sequence = ?2")?
-        .query_row(params![team.as_str(), sequence], |row| Ok((EventId(row.get(0)?), row.get(1)?)))
-        .optional()?;
-    Ok(event)
+) -> Result<(), ApiError> {
+    tx.prepare_cached(
+        "INSERT INTO event_aliases (team_id, id, publisher, sequence)
+         SELECT ?1, ?2, ?3, ?4 WHERE
+           (SELECT count(*) FROM event_aliases WHERE team_id = ?1 AND sequence = ?4) < ?5",
+    )?
+    .execute(params![team.as_str(), id.as_str(), publisher, sequence, ALIASES])?;
+    Ok(())
 }
 
 /// Current events in the order of a snapshot, of one source or all, after a place, at most `limit`.

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 /// Every migration, in order; never edited, only added to. Each is constant in cost: what old rows need
 /// is walked by maintenance.
-const MIGRATIONS: &[&str] =
-    &[include_str!("../../migrations/0001_initial.sql"), include_str!("../../migrations/0002_attention.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/0001_initial.sql"),
+    include_str!("../../migrations/0002_attention.sql"),
+    include_str!("../../migrations/0003_event_aliases.sql"),
+];
 
 /// How many copies from before migrations are kept.
 const COPIES_KEPT: usize = 2;

@@ -6,8 +6,13 @@ use serde_json::{Value, json};
 use teamlamp_clock::ms;
 
 async fn poll(live: &Live, query: &str) -> Answer {
-    let mut ask = live.world.get(live.path(&format!("events?{query}"))).by(&live.owner.token);
-    ask = ask.header("accept", "application/json");
+    poll_by(live, &live.owner.token, query, "").await
+}
+
+/// A poll of somebody, with this `Last-Event-ID`.
+async fn poll_by(live: &Live, token: &str, query: &str, last: &str) -> Answer {
+    let mut ask = live.world.get(live.path(&format!("events?{query}"))).by(token);
+    ask = ask.header("accept", "application/json").header("last-event-id", last);
     if live.world.server.local_addr().is_none() {
         ask = ask.from("127.0.0.1");
     }
@@ -160,4 +165,74 @@ async fn a_poll_is_told_what_a_stream_is_told() {
     assert_eq!(answer.body["frames"][0]["reason"], "authorization_changed");
     assert_eq!(answer.body["frames"][0]["cursor"], json!(at));
     assert_eq!(cursor(&answer), at);
+}
+
+#[tokio::test]
+async fn a_poll_resumes_from_the_header_before_the_query() {
+    let live = Live::real().await;
+    let at = cursor(&poll(&live, "").await);
+    live.publish("a", json!({})).await;
+    let after_a = cursor(&poll(&live, &format!("after={at}")).await);
+    live.publish("b", json!({})).await;
+    let answer = poll_by(&live, &live.owner.token, &format!("after={at}"), &after_a).await;
+    assert_eq!(kinds(&answer), ["event", "checkpoint"]);
+    assert_eq!(answer.body["frames"][0]["data"]["kind"], "custom.cli.b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_ends_with_access_and_with_what_is_gone() {
+    let live = Live::paused().await;
+    let member = live.join("member", "Mia").await;
+    let at = cursor(&poll(&live, "").await);
+    let query = format!("after={at}&wait=20");
+    let leave = async {
+        live.pass(1_000).await;
+        assert_eq!(live.ask("DELETE", "/v1/credentials/current", &member.token, None).await.status, 204);
+    };
+    let (answer, ()) = tokio::join!(poll_by(&live, &member.token, &query, ""), leave);
+    assert_eq!(
+        answer.body,
+        json!({ "frames": [{ "type": "access_revoked", "reason": "credential_ended", "terminal": true }],
+                "cursor": null })
+    );
+    for i in 0..3 {
+        live.publish("n", json!({ "n": i })).await;
+    }
+    live.clock().jump(8 * 86_400_000);
+    while teamlamp_server::maintenance::Upkeep::default().run(live.world.server.app()).await {}
+    let gone = poll(&live, &query).await;
+    assert_eq!((kinds(&gone), &gone.body["cursor"]), (vec!["resync_required"], &Value::Null));
+    assert_eq!(gone.body["frames"][0]["reason"], "retention");
+    assert_eq!(gone.body["frames"][0]["details"], json!({ "pruned_through": 6, "events_missed": 2 }));
+    let app = live.world.server.app().clone();
+    let mark = "UPDATE meta SET value = 'of another folder' WHERE name = 'mark'";
+    app.store.write(move |tx| Ok(tx.execute_batch(mark)?)).await.unwrap();
+    drop(app);
+    let live = live.restart().await;
+    let restored = poll(&live, &query).await;
+    let frame = json!({ "type": "resync_required", "reason": "server_restored", "terminal": true });
+    assert_eq!(restored.body, json!({ "frames": [frame], "cursor": null }));
+}
+
+#[tokio::test]
+async fn a_poll_shows_nobody_what_is_not_theirs() {
+    let live = Live::real().await;
+    let (custodian, bystander) = (live.join("member", "Mia").await, live.join("member", "Bob").await);
+    let mut old = live.machine_of(&custodian, "clone").await;
+    let mut new = old.restarted();
+    live.beat(&mut old, &[], None).await;
+    live.beat(&mut new, &[], None).await;
+    let at = cursor(&poll(&live, "").await);
+    let body = old.report(&[], None);
+    live.send(&old, &body).await.refused(409, "conflict");
+    let query = format!("after={at}&wait=0");
+    for token in [&custodian.token, &live.owner.token] {
+        let sees = poll_by(&live, token, &query, "").await;
+        assert_eq!(sees.body["frames"][0]["data"]["kind"], "machine.cloned");
+    }
+    let blind = poll_by(&live, &bystander.token, &query, "").await;
+    assert_eq!(kinds(&blind), Vec::<&str>::new(), "time went on, and nothing else");
+    assert_ne!(cursor(&blind), at);
+    let page = poll_by(&live, &bystander.token, "", "").await;
+    assert!(!page.text.contains("cloned"), "{}", page.text);
 }

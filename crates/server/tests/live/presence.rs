@@ -190,3 +190,27 @@ async fn a_revoked_machine_is_offline_before_it_is_told_to_be_revoked() {
     let mut fresh = live.stream("machines/events").await;
     assert_eq!(snapshot(&mut fresh).await.0, Vec::<Value>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_of_presence_begins_and_lives_as_one_of_events_does() {
+    let live = Live::paused().await;
+    let mut stream = live.stream("machines/events").await;
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-store, no-transform"),
+        ("x-accel-buffering", "no"),
+    ] {
+        assert_eq!(stream.headers[name], value);
+    }
+    let first = stream.bytes().await.unwrap();
+    let text = String::from_utf8(first.to_vec()).unwrap();
+    assert!(text.starts_with(": ") && text.find('\n').unwrap() >= 2048, "{} bytes", text.len());
+    assert!(text.contains("\nretry: 1000\n\n"));
+    stream.text.push_str(&text);
+    stream.until("snapshot_end").await;
+    let before = stream.comments;
+    assert!(stream.is_silent(Duration::from_millis(14_900)).await);
+    assert_eq!(stream.comments, before);
+    assert!(stream.is_silent(Duration::from_millis(15_200)).await);
+    assert_eq!(stream.comments, before + 2);
+}

@@ -187,6 +187,114 @@ async fn a_turn_is_told_once_whether_by_heartbeat_or_publication() {
 }
 
 #[tokio::test]
+async fn an_id_stays_that_of_the_event_which_had_told_it_already() {
+    let live = Live::real().await;
+    let (mut machine, session) = bound(&live, 100).await;
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "idle", 200)])).await;
+    let mut event = turn(&session, "idle", 200);
+    event["id"] = json!("evt_A");
+    let first = publish(&live, machine.token(), json!([event])).await;
+    let published = &first.data()["events"][0];
+    let told = live.get("events/history?kinds=session.turn").await;
+    assert_eq!((&published["id"], &published["sequence"]), (&json!("evt_A"), &told.items()[0]["sequence"]));
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "working", 300)])).await;
+    let before = live.told("session.turn").await;
+    let again = publish(&live, machine.token(), json!([event])).await;
+    assert_eq!((again.status, &again.data()["events"][0]), (201, published));
+    assert_eq!(live.told("session.turn").await, before, "one id is one event");
+    let one = live.get("events/evt_A").await;
+    assert_eq!((&one.data()["event"], &one.data()["sequence"]), (&before[0], &published["sequence"]));
+    // It is this machine's now, and nobody else's.
+    let other = live.machine("two").await;
+    let elsewhere = live.register(&other, &["n"]).await.remove(0);
+    let mut theirs = turn(&elsewhere, "idle", 9);
+    theirs["id"] = json!("evt_A");
+    publish(&live, other.token(), json!([theirs])).await.refused(409, "conflict");
+    let custom = json!([{ "kind": "custom.cli.x", "id": "evt_A" }]);
+    publish(&live, &live.owner.token, custom).await.refused(409, "conflict");
+}
+
+#[tokio::test]
+async fn a_turn_is_told_once_also_where_somebody_said_mine() {
+    let live = Live::real().await;
+    let (mut machine, session) = bound(&live, 100).await;
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "waiting_input", 200)])).await;
+    let mine = live.path(&format!("sessions/{session}/attention"));
+    assert_eq!(live.ask("POST", &mine, &live.owner.token, None).await.status, 200);
+    let told = live.get("events/history?kinds=session.turn").await;
+    let answer = publish(&live, machine.token(), json!([turn(&session, "waiting_input", 200)])).await;
+    let published = &answer.data()["events"][0];
+    assert_eq!(published["sequence"], told.items()[0]["sequence"], "what told it, and not who attends to it");
+    assert_eq!(published["id"], told.items()[0]["event"]["id"]);
+    assert_eq!(live.told("session.turn").await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_id_goes_with_its_event() {
+    let live = Live::paused().await;
+    let (mut machine, session) = bound(&live, 100).await;
+    let bindings = [machine.binding("b", "n")];
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "idle", 200)])).await;
+    let mut event = turn(&session, "idle", 200);
+    let mut ids = Vec::new();
+    for i in 0..20 {
+        event["id"] = json!(format!("evt_{i}"));
+        let answer = publish(&live, machine.token(), json!([event])).await;
+        ids.push(answer.data()["events"][0]["sequence"].clone());
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "each of them is the one event");
+    assert_eq!(live.tables()["event_aliases"].len(), 16, "a publisher can't make one event a heap of ids");
+    live.beat(&mut machine, &bindings, Some(&[activity("n", "working", 300)])).await;
+    live.publish("x", json!({})).await;
+    live.clock().jump(8 * 86_400_000);
+    while teamlamp_server::maintenance::Upkeep::default().run(live.world.server.app()).await {}
+    assert_eq!(live.tables()["event_aliases"], Vec::<String>::new());
+    live.get("events/evt_0").await.refused(404, "not_found");
+    // What is forgotten is published as if for the first time.
+    let custom = json!([{ "kind": "custom.cli.x", "id": "evt_old" }]);
+    let first = publish(&live, &live.owner.token, custom.clone()).await;
+    live.publish("x", json!({})).await;
+    live.clock().jump(8 * 86_400_000);
+    while teamlamp_server::maintenance::Upkeep::default().run(live.world.server.app()).await {}
+    let again = publish(&live, &live.owner.token, custom).await;
+    let sequence = |answer: &crate::world::Answer| answer.data()["events"][0]["sequence"].as_i64().unwrap();
+    assert!(again.status == 201 && sequence(&again) > sequence(&first));
+}
+
+#[tokio::test]
+async fn a_machines_id_is_not_a_persons() {
+    let live = Live::real().await;
+    let (machine, session) = bound(&live, 100).await;
+    let mut event = turn(&session, "idle", 200);
+    event["id"] = json!("evt_machine");
+    assert_eq!(publish(&live, machine.token(), json!([event])).await.status, 201);
+    let custom = json!([{ "kind": "custom.cli.x", "id": "evt_machine" }]);
+    publish(&live, &live.owner.token, custom).await.refused(409, "conflict");
+    assert_eq!(live.told("custom.cli.*").await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn what_is_exactly_at_a_bound_is_taken() {
+    let live = Live::real().await;
+    let empty = json!({ "t": "" }).to_string().len();
+    let events = json!([
+        { "kind": "custom.cli.x", "data": { "t": "x".repeat((16 << 10) - empty) } },
+        { "kind": format!("custom.cli.{}", "n".repeat(64)) },
+        { "kind": "custom.cli.x", "resource": { "kind": "k".repeat(64), "id": "ü".repeat(256) } },
+        { "kind": "custom.cli.x", "id": format!("evt_{}", "i".repeat(64)) },
+    ]);
+    let answer = publish(&live, &live.owner.token, events.clone()).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    let told = live.told("custom.cli.*").await;
+    assert_eq!(told.len(), 4);
+    assert_eq!(told[0]["data"], events[0]["data"]);
+    assert_eq!(told[2]["resource"], events[2]["resource"]);
+}
+
+#[tokio::test]
 async fn an_older_publication_is_kept_and_changes_nothing() {
     let live = Live::real().await;
     let (machine, session) = bound(&live, 1_000).await;

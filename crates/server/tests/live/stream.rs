@@ -2,6 +2,7 @@
 
 use crate::kit::{Frame, Live, activity};
 use serde_json::json;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 fn kinds(frames: &[Frame]) -> Vec<&str> {
@@ -29,6 +30,61 @@ async fn a_stream_begins_at_once_with_padding_and_the_right_headers() {
     let text = String::from_utf8(first).unwrap();
     assert!(text.starts_with(": ") && text.find('\n').unwrap() >= 2048);
     assert!(text.contains("\nretry: 1000\n\n"));
+}
+
+#[tokio::test]
+async fn a_stream_is_never_compressed() {
+    let live = Live::real().await;
+    let asks = [("accept-encoding", "gzip, br"), ("te", "gzip")];
+    for rest in ["events", "machines/events"] {
+        let mut stream = live.stream_by(&live.owner.token, rest, &asks).await;
+        for name in ["content-encoding", "transfer-encoding"] {
+            let value = stream.headers.get(name).map(|value| value.to_str().unwrap());
+            assert!(matches!(value, None | Some("chunked")), "{name}: {value:?}");
+        }
+        assert!(stream.bytes().await.unwrap().starts_with(b":  "));
+    }
+}
+
+#[tokio::test]
+async fn snapshot_and_events_hold_all_whenever_a_stream_begins() {
+    const ALL: usize = 300;
+    let live = Live::real().await;
+    let mut tokens = vec![live.owner.token.clone()];
+    for name in ["Mia", "Bob", "Eva", "Ida"] {
+        tokens.push(live.join("member", name).await.token);
+    }
+    let published = AtomicUsize::new(0);
+    let publisher = async {
+        for i in 0..ALL {
+            let resource = json!({ "kind": "thing", "id": format!("{i:03}") });
+            let event = json!({ "kind": "custom.cli.n", "resource": resource });
+            let body = json!({ "events": [event] });
+            assert_eq!(live.post_by(&tokens[i % tokens.len()], "events", &body).await.status, 201);
+            published.store(i + 1, Ordering::SeqCst);
+        }
+    };
+    let readers = (0..50).map(|n| {
+        let (live, token, published) = (&live, &tokens[n % tokens.len()], &published);
+        async move {
+            while published.load(Ordering::SeqCst) < n * ALL / 50 {
+                tokio::task::yield_now().await;
+            }
+            let mut stream = live.stream_by(token, "events", &[]).await;
+            let mut held: Vec<String> = Vec::new();
+            while held.len() < ALL {
+                let frame = stream.next().await;
+                if matches!(frame.kind(), "snapshot_item" | "event")
+                    && frame.event()["resource"]["kind"] == "thing"
+                {
+                    held.push(frame.event()["resource"]["id"].as_str().unwrap().to_owned());
+                }
+            }
+            held.sort();
+            assert_eq!(held, (0..ALL).map(|i| format!("{i:03}")).collect::<Vec<_>>(), "reader {n}");
+        }
+    });
+    tokio::join!(publisher, futures_util::future::join_all(readers));
 }
 
 #[tokio::test]
