@@ -217,6 +217,7 @@ pub(crate) mod tests {
             state_since: 1,
             heartbeat_at: None,
             streaming: true,
+            polls: false,
             linked_at: None,
             credential_expires_at: None,
             clock_offset_ms: None,

@@ -28,6 +28,7 @@ export function context(more: Partial<ContextStatus> = {}): ContextStatus {
     heartbeat_at: NOW - 4_000,
     linked_at: NOW - 7_800_000,
     streaming: true,
+    polls: false,
     credential_expires_at: NOW + 20 * 86_400_000,
     clock_offset_ms: 0,
     changes: [],

@@ -10,7 +10,7 @@ use teamlamp_client::ClientError;
 use teamlamp_connector::Context;
 use teamlamp_connector::contexts::choose;
 use teamlamp_wire::Millis;
-use teamlamp_wire::limits::CREDENTIAL_WARNING_MS;
+use teamlamp_wire::limits::{CREDENTIAL_WARNING_MS, LONG_POLL_SECONDS};
 use teamlamp_wire::local::{ContextStatus, LocalSession, Pause, State, Status};
 use teamlamp_wire::text::visible;
 
@@ -146,6 +146,10 @@ fn health(context: &ContextStatus, out: &Out, now: Millis) -> Vec<(&'static str,
     if let Some(at) = context.linked_at {
         rows.push(("link", format!("for {}", words::length(now - at))));
     }
+    if context.polls {
+        let every = LONG_POLL_SECONDS;
+        rows.push(("events", format!("a proxy holds live streams back: asked for instead, every {every} s")));
+    }
     if let State::Offline { next_try_at: Some(at), .. } = &context.state {
         rows.push(("next try", format!("in {}", words::length(at - now))));
     }
@@ -203,6 +207,7 @@ mod tests {
             state_since: 34_000_000,
             heartbeat_at: Some(34_000_000),
             streaming: true,
+            polls: false,
             linked_at: Some(33_000_000),
             credential_expires_at: Some(400_000_000),
             clock_offset_ms: Some(-40_000),
@@ -230,6 +235,17 @@ mod tests {
           connector  pid 7, version 0.1.0
           agents     none run here now
         ");
+    }
+
+    #[test]
+    fn events_that_are_asked_for_say_why() {
+        let mut polling = status(State::Online);
+        polling.contexts[0].polls = true;
+        let shown = lines(&polling, &Out::for_test(false), 34_012_000).join("\n");
+        assert!(
+            shown.contains("  events     a proxy holds live streams back: asked for instead, every 25 s"),
+            "{shown}"
+        );
     }
 
     #[test]

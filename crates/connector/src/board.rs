@@ -232,6 +232,7 @@ impl Standing {
             heartbeat_at: facts.heartbeat_at,
             linked_at: facts.linked_at,
             streaming: facts.stream == Channel::Up,
+            polls: facts.polls && facts.stream == Channel::Up,
             credential_expires_at: facts.credential_expires_at,
             clock_offset_ms: facts.clock_offset_ms,
             changes: self.changes.iter().cloned().collect(),

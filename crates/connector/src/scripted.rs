@@ -40,6 +40,10 @@ pub(crate) struct State {
     pub(crate) down: bool,
     /// Requests are taken and never answered.
     pub(crate) silent: bool,
+    /// Something on the way holds streams back: their heads come, and no byte.
+    pub(crate) held_back: bool,
+    /// What is published is taken and never answered.
+    pub(crate) mute: bool,
     /// Heartbeats are applied and their answer is lost, this many times.
     pub(crate) lose_answers: usize,
     /// The next heartbeats are refused like this: status, code, `details.reason`.
@@ -128,6 +132,12 @@ impl Transport for Scripted {
     fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, TransportFault>> {
         Box::pin(async move {
             self.reached().await?;
+            let publishes =
+                request.method == http::Method::POST && request.path_and_query.ends_with("/events");
+            if publishes && self.state().mute {
+                self.state().calls.push("events".into());
+                std::future::pending::<()>().await;
+            }
             routes::answer(self, &request)
         })
     }

@@ -113,6 +113,8 @@ pub struct Facts {
     pub link: Channel,
     /// The stream of events.
     pub stream: Channel,
+    /// The events are asked for, because something on the way holds streams back.
+    pub polls: bool,
     /// When a heartbeat was last answered.
     pub heartbeat_at: Option<Millis>,
     /// When the link was established; none while there is no link.

@@ -67,9 +67,12 @@ pub struct ContextStatus {
     /// When the link was last established; null while there is none.
     #[cfg_attr(feature = "ts", ts(type = "number | null"))]
     pub linked_at: Option<Millis>,
-    /// Whether the team's events come as they happen; also in a pause, which stops reporting and not reading.
+    /// Whether the team's events come; also in a pause, which stops reporting and not reading.
     #[serde(default)]
     pub streaming: bool,
+    /// Whether they are asked for again and again instead, because something on the way holds streams back.
+    #[serde(default)]
+    pub polls: bool,
     /// When the machine credential ends.
     #[cfg_attr(feature = "ts", ts(type = "number | null"))]
     pub credential_expires_at: Option<Millis>,

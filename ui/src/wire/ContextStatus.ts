@@ -67,9 +67,13 @@ heartbeat_at: number | null,
  */
 linked_at: number | null, 
 /**
- * Whether the team's events come as they happen; also in a pause, which stops reporting and not reading.
+ * Whether the team's events come; also in a pause, which stops reporting and not reading.
  */
 streaming: boolean, 
+/**
+ * Whether they are asked for again and again instead, because something on the way holds streams back.
+ */
+polls: boolean, 
 /**
  * When the machine credential ends.
  */

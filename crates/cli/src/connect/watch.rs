@@ -168,6 +168,7 @@ mod tests {
             state_since: 34_000_000,
             heartbeat_at,
             streaming: true,
+            polls: false,
             linked_at: None,
             credential_expires_at: None,
             clock_offset_ms: None,

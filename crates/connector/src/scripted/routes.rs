@@ -151,7 +151,7 @@ pub(super) fn answer(server: &Scripted, request: &Request) -> Result<Response, T
         (&Method::POST, "sessions") => register(server, body),
         (&Method::GET, "sessions") => list(serde_json::to_value(&server.state().sessions).unwrap()),
         (&Method::POST, "events") => publish(server, body),
-        (&Method::GET, "events") => events(server, query),
+        (&Method::GET, "events") => events(server, request, query),
         other => panic!("nothing is scripted for {other:?}"),
     })
 }
@@ -229,7 +229,22 @@ fn publish(server: &Scripted, body: &[u8]) -> Response {
     one(201, json!({"events": made}))
 }
 
-fn events(server: &Scripted, query: &str) -> Response {
+fn events(server: &Scripted, request: &Request, query: &str) -> Response {
+    if request.headers.get("accept").is_some_and(|accept| accept == "application/json") {
+        let begin = json!([{"type": "snapshot_begin"}, {"type": "snapshot_end", "cursor": "c0"}]);
+        let frames = if query.contains("after=") { json!([]) } else { begin };
+        return response(
+            200,
+            "application/json",
+            json!({"frames": frames, "cursor": "c0"}).to_string().into(),
+        );
+    }
+    if server.state().held_back {
+        return Response {
+            body: stream::pending().boxed(),
+            ..response(200, "text/event-stream", Bytes::new())
+        };
+    }
     let mut first = ":\n\n".to_owned();
     if !query.contains("after=") {
         first += "data: {\"type\":\"snapshot_begin\"}\n\nid: c0\ndata: {\"type\":\"snapshot_end\",\"cursor\":\"c0\"}\n\n";

@@ -94,6 +94,29 @@ async fn every_reader_has_its_own_cursor_on_the_one_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_that_somebody_took_is_one_resource_with_its_newest_event() {
+    let (_clock, hub) = hub(10);
+    let told = |sequence: i64, kind: &str| {
+        let mut data = event(&format!("evt_{sequence}"), "sess_1");
+        (data.kind, data.resource.kind) = (kind.into(), "session".into());
+        frame(Frame::Event { sequence, cursor: format!("c{sequence}"), data })
+    };
+    snapshot(&hub, &["m1"], "c0");
+    hub.take(&told(3, "session.turn"));
+    hub.take(&told(4, "attention.claimed"));
+    let mut reader = hub.read(None).unwrap();
+    let mut items = Vec::new();
+    while let Some(Told { what: Followed::Frame { frame, .. }, .. }) = reader.next().await {
+        match frame {
+            Frame::SnapshotItem { sequence, data } => items.push((sequence, data.kind)),
+            Frame::SnapshotEnd { .. } => break,
+            _ => {}
+        }
+    }
+    assert_eq!(items[1..], [(4, "attention.claimed".to_owned())], "as a snapshot of the server shows it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_whose_frames_went_past_it_is_told_to_come_back() {
     let (_clock, hub) = hub(3);
     snapshot(&hub, &[], "c0");

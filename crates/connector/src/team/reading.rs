@@ -2,7 +2,7 @@
 
 use super::Team;
 use futures_util::StreamExt;
-use teamlamp_client::{FollowQuery, Followed};
+use teamlamp_client::{FollowQuery, Followed, Mode};
 
 impl Team {
     /// Reads for as long as it is polled.
@@ -56,7 +56,9 @@ impl Team {
     fn heard(&self, said: &Followed) {
         let now = self.now();
         match said {
-            Followed::Connected { .. } => self.works(|f| &mut f.stream, |_| {}),
+            Followed::Connected { mode } => {
+                self.works(|f| &mut f.stream, |f| f.polls = *mode == Mode::Polling);
+            }
             Followed::Dropped { why, wait } => {
                 let next = now + i64::try_from(wait.as_millis()).unwrap_or(0);
                 self.change(|f| match f.stream {

@@ -168,6 +168,25 @@ async fn a_pause_for_a_while_ends_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_that_are_asked_for_show_in_the_status_until_streams_come_again() {
+    let world = World::new();
+    world.server.state().held_back = true;
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    let shown = |connector: &crate::connector::Connector| {
+        let context = &connector.status().contexts[0];
+        (context.streaming, context.polls)
+    };
+    assert_eq!(shown(&connector), (true, true));
+    world.server.state().held_back = false;
+    world.pass(3_500).await;
+    assert_eq!(shown(&connector), (true, true));
+    world.pass(200).await;
+    assert_eq!(shown(&connector), (true, false), "streaming is tried again after an hour");
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_viewer_reads_and_reports_nothing() {
     let world = World::new();
     world.server.state().role = Some("viewer");

@@ -51,6 +51,45 @@ async fn what_happened_offline_is_told_in_order_with_its_own_times_before_the_ne
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_outbox_that_is_never_taken_keeps_a_report_waiting_for_ten_seconds_at_most() {
+    let world = World::new();
+    world.find(&[("a", session("acme", Turn::Working, 5))]);
+    let connector = world.connected().await;
+    world.until(&connector, "online").await;
+    world.server.state().down = true;
+    world.server.say.send(None).unwrap();
+    world.server.stream.send(None).unwrap();
+    world.find(&[("a", session("acme", Turn::WaitingApproval, 100))]);
+    world.until(&connector, "offline").await;
+    world.pass(30).await;
+    {
+        let mut state = world.server.state();
+        (state.down, state.mute) = (false, true);
+        state.calls.clear();
+    }
+    let until = async |call: &str| {
+        while world.server.count(call) == 0 {
+            world.clock.sleep(Duration::from_millis(10)).await;
+        }
+        world.clock.now_ms()
+    };
+    let begun = until("events").await;
+    assert_eq!(world.server.count("heartbeat"), 0, "what waits goes first");
+    let waited = until("heartbeat").await - begun;
+    assert!((9_000..11_000).contains(&waited), "{waited} ms");
+    let turn = world.server.state().beats.last().unwrap().activity.as_ref().unwrap()[0].turn.clone();
+    assert_eq!(turn, "waiting_approval", "the report says how it is now");
+    {
+        let mut state = world.server.state();
+        state.mute = false;
+    }
+    world.pass(30).await;
+    let told: Vec<_> = world.server.state().published.iter().map(|event| event.kind.clone()).collect();
+    assert_eq!(told, ["session.turn"], "what is left goes out before the next report");
+    connector.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_report_whose_answer_was_lost_is_not_told_again() {
     let world = World::new();
     world.find(&[("a", session("acme", Turn::Working, 5))]);
