@@ -1,8 +1,9 @@
 //! 'Mine': who attends to a session that waits (spec 03).
 
-use crate::kit::{Live, Machine, activity};
+use crate::kit::{Frame, Live, Machine, activity};
 use crate::world::Person;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const ATTENTION: &str = "attention.claimed,attention.released";
 
@@ -84,6 +85,44 @@ async fn one_person_takes_a_waiting_session_and_all_others_see_who() {
     let elsewhere = live.path("sessions/sess_none/attention");
     live.ask("POST", &elsewhere, &mia.token, None).await.refused(404, "not_found");
     live.ask("DELETE", &elsewhere, &mia.token, None).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn who_has_followed_holds_what_a_fresh_snapshot_shows() {
+    let mut waiting = Waiting::in_team(Live::real().await).await;
+    let owner = waiting.live.owner.token.clone();
+    let mut stream = waiting.live.stream("events").await;
+    let mut held = BTreeMap::new();
+    // The newest event of each resource, as the connector's door keeps it.
+    let take = |held: &mut BTreeMap<(String, String), (i64, Value)>, frame: Frame| {
+        if matches!(frame.kind(), "snapshot_item" | "event") {
+            let part = |name: &str| frame.event()["resource"][name].as_str().unwrap().to_owned();
+            held.insert((part("kind"), part("id")), (frame.sequence(), frame.event().clone()));
+        }
+    };
+    for frame in stream.settled().await {
+        take(&mut held, frame);
+    }
+    assert_eq!(waiting.claim(&owner).await.status, 200);
+    for (turn, kind) in [("", "attention.claimed"), ("working", "session.turn")] {
+        if !turn.is_empty() {
+            waiting.turn(turn, 7).await;
+        }
+        loop {
+            let frame = stream.until("event").await;
+            let last = frame.event()["kind"] == kind;
+            take(&mut held, frame);
+            if last {
+                break;
+            }
+        }
+        let mut fresh = BTreeMap::new();
+        for frame in waiting.live.stream("events").await.settled().await {
+            take(&mut fresh, frame);
+        }
+        assert_eq!(held, fresh);
+        assert_eq!(fresh[&("session".to_owned(), waiting.session.clone())].1["kind"], kind);
+    }
 }
 
 #[tokio::test]

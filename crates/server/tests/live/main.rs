@@ -5,6 +5,7 @@
 
 mod attention;
 mod authority;
+mod catalogue;
 mod fair;
 mod follow;
 mod followed;

@@ -2,8 +2,8 @@
 
 use crate::kit::{Frame, Live, activity};
 use serde_json::json;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
 
 fn kinds(frames: &[Frame]) -> Vec<&str> {
     frames.iter().map(Frame::kind).collect()
@@ -54,22 +54,20 @@ async fn snapshot_and_events_hold_all_whenever_a_stream_begins() {
     for name in ["Mia", "Bob", "Eva", "Ida"] {
         tokens.push(live.join("member", name).await.token);
     }
-    let published = AtomicUsize::new(0);
+    let published = watch::Sender::new(0);
     let publisher = async {
         for i in 0..ALL {
             let resource = json!({ "kind": "thing", "id": format!("{i:03}") });
             let event = json!({ "kind": "custom.cli.n", "resource": resource });
             let body = json!({ "events": [event] });
             assert_eq!(live.post_by(&tokens[i % tokens.len()], "events", &body).await.status, 201);
-            published.store(i + 1, Ordering::SeqCst);
+            published.send_replace(i + 1);
         }
     };
     let readers = (0..50).map(|n| {
-        let (live, token, published) = (&live, &tokens[n % tokens.len()], &published);
+        let (live, token, mut published) = (&live, &tokens[n % tokens.len()], published.subscribe());
         async move {
-            while published.load(Ordering::SeqCst) < n * ALL / 50 {
-                tokio::task::yield_now().await;
-            }
+            published.wait_for(|count| *count >= n * ALL / 50).await.unwrap();
             let mut stream = live.stream_by(token, "events", &[]).await;
             let mut held: Vec<String> = Vec::new();
             while held.len() < ALL {
