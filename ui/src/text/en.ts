@@ -91,6 +91,7 @@ export const en = {
     title: "Connection",
     live: (length: string) => `Live for ${length}`,
     online: (n: number) => `${count(n, "machine", "machines")} online`,
+    polls: "A proxy holds live streams back: events are asked for instead and come a little later.",
     connecting: (length: string) => `Connecting for ${length}`,
     enrolling: "Enrolling this machine",
     signedOut: "Not part of a team",

@@ -26,6 +26,12 @@ describe("the connection's words", () => {
     expect(say(state)).toEqual({ said, canConnect, joinAgain });
   });
 
+  it("says why events come later where a proxy holds streams back", () => {
+    const why = (polls: boolean) => connection(windowState(), context({ polls }), NOW).why;
+    expect(why(false)).toBe("");
+    expect(why(true)).toContain("proxy");
+  });
+
   it("knows when what is shown may no longer be so", () => {
     const stale = (state: State, readAgo: number) =>
       isStale(

@@ -48,12 +48,13 @@ const plain = { canConnect: false, joinAgain: false, more: "", why: "" } as cons
 export function connection(state: WindowState, context: ContextStatus, now: number): Connection {
   const { state: s, state_since } = context;
   const age = span(now - state_since);
+  const why = context.polls ? t.connection.polls : "";
   const online = t.connection.online(state.machines.filter((machine) => machine.connection === "online").length);
   switch (s.state) {
     case "online":
-      return { ...plain, sign: "live", tone: "ok", words: t.connection.live(age), more: online };
+      return { ...plain, sign: "live", tone: "ok", words: t.connection.live(age), more: online, why };
     case "read_only":
-      return { ...plain, sign: "live", tone: "ok", words: t.connection.readOnly(age), more: online };
+      return { ...plain, sign: "live", tone: "ok", words: t.connection.readOnly(age), more: online, why };
     case "connecting":
       return { ...plain, sign: "work", tone: "soft", words: t.connection.connecting(age), canConnect: true };
     case "enrolling":
