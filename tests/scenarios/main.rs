@@ -7,6 +7,7 @@ mod crash;
 mod headless;
 mod home;
 mod keyring;
+mod lan;
 mod misuse;
 mod restart;
 mod story;

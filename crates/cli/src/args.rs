@@ -33,7 +33,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 not connected.";
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a team server on this computer.
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Join a team with an invitation, and enroll this machine.
     Join(Join),
     /// Report this machine to its teams until stopped: the connector, without a desktop.
@@ -70,9 +70,12 @@ pub(crate) struct Serve {
     /// Where the server keeps its data (default: `server` in this install's home).
     #[arg(long, value_name = "DIR", env = "TEAMLAMP_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:8720].
+    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:8720, with --lan [::]:8720].
     #[arg(long, value_name = "ADDR:PORT", env = "TEAMLAMP_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
+    /// Be there for the local network: listen at every address, with TLS, and say there that it is.
+    #[arg(long, env = "TEAMLAMP_LAN", value_parser = clap::builder::BoolishValueParser::new())]
+    pub(crate) lan: bool,
     /// What people see as the server's name (default: this computer's).
     #[arg(long, value_name = "NAME", env = "TEAMLAMP_NAME")]
     pub(crate) name: Option<String>,
@@ -80,10 +83,29 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ORIGIN", env = "TEAMLAMP_ORIGIN")]
     pub(crate) origin: Option<String>,
     /// A host name that the server answers to besides its own; may be repeated.
-    #[arg(long = "host", value_name = "NAME", env = "TEAMLAMP_HOSTS", value_delimiter = ',')]
+    #[arg(long, alias = "host", value_name = "NAME", env = "TEAMLAMP_HOSTS", value_delimiter = ',')]
     pub(crate) hosts: Vec<String>,
-    /// A TOML file with the settings above: data, listen, name, origin, hosts.
-    #[arg(long, value_name = "FILE")]
+    /// A certificate of your own, in PEM with those that vouch for it; read again when it changes.
+    #[arg(long, value_name = "FILE", env = "TEAMLAMP_TLS_CERT")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[arg(long, value_name = "FILE", env = "TEAMLAMP_TLS_KEY")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A proxy in front, by address or network (10.0.0.0/8): whom it asks for is believed; may be repeated.
+    #[arg(long, value_name = "NETWORK", env = "TEAMLAMP_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub(crate) trusted_proxies: Vec<String>,
+    /// The origin of a web page elsewhere that may call the server from a browser; may be repeated.
+    #[arg(long, value_name = "ORIGIN", env = "TEAMLAMP_CORS_ORIGINS", value_delimiter = ',')]
+    pub(crate) cors_origins: Vec<String>,
+    /// How many connections may be open [default: 20000].
+    #[arg(long, value_name = "NUMBER", env = "TEAMLAMP_CONNECTIONS")]
+    pub(crate) connections: Option<usize>,
+    /// How many of them from one address other than this computer's [default: 1000].
+    #[arg(long, value_name = "NUMBER", env = "TEAMLAMP_CONNECTIONS_PER_ADDRESS")]
+    pub(crate) connections_per_address: Option<usize>,
+    /// A TOML file with the settings above under the same names (tls_cert, trusted_proxies, …), and
+    /// metrics_token, which is no argument since it is a secret (or TEAMLAMP_METRICS_TOKEN).
+    #[arg(long, value_name = "FILE", env = "TEAMLAMP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// On an empty data folder: make this team, its owner (--as), and enroll this machine in it.
     #[arg(long, value_name = "NAME", requires = "person")]
@@ -104,6 +126,10 @@ pub(crate) struct Join {
     /// The server's address, which a code needs beside it.
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) server: Option<String>,
+    /// Look for servers on the local network; the code is needed beside it. With several, --server says
+    /// which: its name, id or address.
+    #[arg(long)]
+    pub(crate) nearby: bool,
     /// Your name in the team (default: asked for, or your name on this computer).
     #[arg(long = "as", value_name = "PERSON")]
     pub(crate) person: Option<String>,

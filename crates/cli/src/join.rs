@@ -1,5 +1,7 @@
 //! `teamlamp join`: shows what an invitation is, as its server says it, and joins after one confirmation.
 
+mod nearby;
+
 use crate::args::Join;
 use crate::fail::Fail;
 use crate::out::{Out, Style, ask, can_ask, confirm, read_line};
@@ -17,12 +19,19 @@ pub(crate) async fn run(args: Join, out: &Out) -> Result<(), Fail> {
     let install = setup::install()?;
     // Saved teams that can't be read are put aside, which is said.
     setup::contexts(&install, out)?;
-    let invitation = invitation(&args)?;
+    let invitations = match args.nearby {
+        true => match nearby::invitations(&args, &install, out).await? {
+            Some(invitations) => invitations,
+            None => return Ok(()),
+        },
+        false => vec![invitation(&args)?],
+    };
     let asks = !args.yes;
     if asks && !can_ask() {
         return Err(Fail::usage("Nobody can be asked here: say --yes to join without a question."));
     }
-    let preview = match install.preview(&invitation).await {
+    let (invitation, asked) = nearby::first_that_answers(&install, invitations).await?;
+    let preview = match asked {
         Ok(preview) => Some(preview),
         // A code that was spent from here, by a try that did not come to its end, is gone to the server's
         // eyes and still good: what stopped half-way goes on.
@@ -57,18 +66,19 @@ pub(crate) async fn run(args: Join, out: &Out) -> Result<(), Fail> {
     Ok(())
 }
 
+/// What was given as an invitation, or is asked for.
+fn given(args: &Join, question: &str) -> Result<String, Fail> {
+    match args.invitation.as_deref() {
+        Some("-") => Ok(read_line()?),
+        Some(given) => Ok(given.trim().to_owned()),
+        None if can_ask() => Ok(ask(question, "")?),
+        None => Err(Fail::usage("Give the invitation's link or code, or - to read it from standard input.")),
+    }
+}
+
 /// The invitation as it was given.
 fn invitation(args: &Join) -> Result<JoinFrom, Fail> {
-    let given = match args.invitation.as_deref() {
-        Some("-") => read_line()?,
-        Some(given) => given.trim().to_owned(),
-        None if can_ask() => ask("The invitation's link or code", "")?,
-        None => {
-            return Err(Fail::usage(
-                "Give the invitation's link or code, or - to read it from standard input.",
-            ));
-        }
-    };
+    let given = given(args, "The invitation's link or code")?;
     if given.to_ascii_lowercase().starts_with(SCHEME) {
         if args.server.is_some() {
             return Err(Fail::usage("A link names its server: leave --server out."));
@@ -171,7 +181,7 @@ mod tests {
 
     fn args(invitation: &str) -> Join {
         let invitation = Some(invitation.to_owned());
-        Join { invitation, server: None, person: None, machine: None, team: None, yes: true }
+        Join { invitation, server: None, nearby: false, person: None, machine: None, team: None, yes: true }
     }
 
     fn preview(team: Option<&str>, role: Role) -> JoinPreview {

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
 async fn run(args: Args, out: &Out) -> Result<(), Fail> {
     let context = args.context.as_deref();
     match args.command {
-        Command::Serve(it) => serve::run(it, out).await,
+        Command::Serve(it) => serve::run(*it, out).await,
         Command::Join(it) => join::run(it, out).await,
         Command::Connect => connect::run(context, out).await,
         Command::Status => status::run(context, out).await,

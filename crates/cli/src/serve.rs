@@ -1,37 +1,22 @@
 //! `teamlamp serve`: hosts the team server until it is asked to stop, and with `--init-team` makes the
 //! first team on it.
 
+mod settings;
+
 use crate::args::Serve;
 use crate::fail::Fail;
 use crate::out::{Out, Style};
-use crate::{setup, stop};
-use serde::{Deserialize, Serialize};
+use crate::{setup, stop, words};
+use serde::Serialize;
 use std::io::IsTerminal;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use teamlamp_connector::Server as At;
 use teamlamp_connector::names::suggested;
-use teamlamp_server::config::Config;
+use teamlamp_server::config::Encryption;
 use teamlamp_server::{Server, StartError};
-use teamlamp_wire::invitation::check_origin;
+use teamlamp_wire::invitation::is_in_clear;
 use teamlamp_wire::text::visible;
 use teamlamp_wire::window::{JoinAccept, JoinFrom, Joined};
-
-/// The port that nobody has to name.
-const PORT: u16 = 8720;
-/// The data folder in the home.
-const DATA: &str = "server";
-
-/// What the TOML file may say.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    data: Option<PathBuf>,
-    listen: Option<SocketAddr>,
-    name: Option<String>,
-    origin: Option<String>,
-    #[serde(default)]
-    hosts: Vec<String>,
-}
 
 /// The first line with `--json`.
 #[derive(Serialize)]
@@ -44,10 +29,11 @@ struct Ready<'a> {
 }
 
 pub(crate) async fn run(args: Serve, out: &Out) -> Result<(), Fail> {
-    let config = config(&args)?;
+    let config = settings::config(&args, std::env::var("TEAMLAMP_METRICS_TOKEN").ok())?;
     let (data, name) = (config.data.clone(), config.name.clone());
+    let owners_files = matches!(config.encryption, Encryption::Files { .. });
     let stopped = stop::asked()?;
-    let server = Server::start(config).await.map_err(told)?;
+    let server = Server::start(config).await.map_err(|fault| told(fault, owners_files))?;
     let done = async {
         let made = match &args.init_team {
             Some(team) => Some(first_team(&server, team, &args, out).await?),
@@ -70,38 +56,13 @@ pub(crate) async fn run(args: Serve, out: &Out) -> Result<(), Fail> {
     done
 }
 
-/// What flags, environment, file and defaults say, in this order.
-fn config(args: &Serve) -> Result<Config, Fail> {
-    let file = match &args.config {
-        Some(path) => read(path)?,
-        None => File::default(),
-    };
-    let data = match args.data.clone().or(file.data) {
-        Some(data) => data,
-        None => setup::home()?.path(DATA),
-    };
-    let listen = args.listen.or(file.listen).unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)));
-    let mut config = Config::new(data, listen);
-    let name = args.name.clone().or(file.name).unwrap_or_else(|| suggested().machine);
-    config.name =
-        teamlamp_wire::name::clean(&name).map_err(|f| Fail::usage(f.sentence("The server's name")))?;
-    let origin = args.origin.clone().or(file.origin);
-    config.origin = origin.map(|origin| check_origin(&origin)).transpose().map_err(Fail::usage)?;
-    config.hosts = if args.hosts.is_empty() { file.hosts } else { args.hosts.clone() };
-    Ok(config)
-}
-
-fn read(path: &Path) -> Result<File, Fail> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|fault| Fail::usage(format!("The settings in {shown} can't be read ({fault}).")))?;
-    toml::from_str(&text)
-        .map_err(|fault| Fail::usage(format!("The settings in {shown} are wrong: {}.", fault.message())))
-}
-
 /// A start that failed, with what to do about it here.
-fn told(fault: StartError) -> Fail {
+fn told(fault: StartError, owners_files: bool) -> Fail {
     match fault {
+        StartError::Setting(_) | StartError::Origin { .. } => Fail::usage(fault),
+        StartError::Tls(fault) if owners_files => {
+            Fail::usage(format!("The certificate can't be used: {fault}."))
+        }
         StartError::PortInUse { address } => Fail::failed(format!(
             "Port {} of {} is taken by another program: stop that one, or choose another with --listen {}:0.",
             address.port(),
@@ -120,7 +81,9 @@ async fn first_team(server: &Server, team: &str, args: &Serve, out: &Out) -> Res
     let machine = args.machine.clone().unwrap_or(names.machine);
     let Some(link) = server.owner_link() else {
         // An earlier start may have been cut off between the owner's code and the saved team.
-        if let Some(joined) = install.resume(server.origin(), server.server_id(), &machine).await? {
+        let here =
+            At { origin: server.origin().to_owned(), fingerprint: server.fingerprint().map(str::to_owned) };
+        if let Some(joined) = install.resume(&here, server.server_id(), &machine).await? {
             return Ok(joined);
         }
         return Err(Fail::failed(
@@ -140,7 +103,8 @@ fn announce(server: &Server, data: &Path, name: &str, made: Option<&Joined>, out
     if out.json {
         let origin = server.origin();
         let server_id = server.server_id().as_str();
-        out.document(&Ready { ready: true, origin, server_id, fingerprint: None, data })?;
+        let fingerprint = server.fingerprint();
+        out.document(&Ready { ready: true, origin, server_id, fingerprint, data })?;
     } else {
         let row = |label: &str, text: &str| {
             out.line(&format!("  {}  {}", out.paint(Style::Quiet, &format!("{label:<8}")), visible(text)))
@@ -148,6 +112,9 @@ fn announce(server: &Server, data: &Path, name: &str, made: Option<&Joined>, out
         let title = out.paint(Style::Strong, &format!("The team server {} runs", visible(name)));
         out.line(&format!("{} {title}", out.paint(Style::Up, "■")))?;
         row("address", server.origin())?;
+        if let Some(fingerprint) = server.fingerprint() {
+            row("key", &words::fingerprint(fingerprint))?;
+        }
         row("data", &data.display().to_string())?;
         if let Some(joined) = made {
             row("team", &joined.team)?;
@@ -181,49 +148,11 @@ fn hints(server: &Server, has_made: bool) -> Vec<String> {
         hints.push("Only this computer can reach it. Ctrl-C stops it.".to_owned());
     } else {
         hints.push("Ctrl-C stops it.".to_owned());
+        if is_in_clear(server.origin()) {
+            hints.push(
+                "Links name plain http: tokens can be read on the way, unless a proxy encrypts.".to_owned(),
+            );
+        }
     }
     hints
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::args::{Args, Command};
-    use clap::Parser;
-
-    fn args(line: &str) -> Serve {
-        let args = Args::try_parse_from(line.split(' ').filter(|w| !w.is_empty())).unwrap();
-        let Command::Serve(serve) = args.command else { panic!("{args:?}") };
-        serve
-    }
-
-    #[test]
-    fn a_flag_is_stronger_than_the_file_and_the_file_than_the_default() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("teamlamp.toml");
-        std::fs::write(&file, "data = \"/srv/tl\"\nlisten = \"0.0.0.0:1\"\nhosts = [\"a.example\"]\n")
-            .unwrap();
-        let config =
-            config(&args(&format!("teamlamp serve --listen 127.0.0.1:2 --config {}", file.display())));
-        let config = config.unwrap();
-        assert_eq!(config.data, Path::new("/srv/tl"));
-        assert_eq!(config.listen.unwrap().to_string(), "127.0.0.1:2");
-        assert_eq!(config.hosts, ["a.example"]);
-        let config = super::config(&args("teamlamp serve --data /d --name Office")).unwrap();
-        assert_eq!(config.listen.unwrap().to_string(), "127.0.0.1:8720");
-        assert_eq!((config.name.as_str(), config.origin), ("Office", None));
-    }
-
-    #[test]
-    fn wrong_settings_say_what_is_wrong() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("teamlamp.toml");
-        let line = format!("teamlamp serve --data /d --config {}", file.display());
-        let told = |line: &str| config(&args(line)).unwrap_err();
-        assert!(told(&line).parts().1.contains("can't be read"));
-        std::fs::write(&file, "colour = 1").unwrap();
-        let fail = told(&line);
-        assert!(fail.parts().0 == 2 && fail.parts().1.contains("colour"), "{fail:?}");
-        assert_eq!(told("teamlamp serve --data /d --origin http://example.com").parts().0, 2);
-    }
 }

@@ -35,6 +35,14 @@ pub(crate) fn pause(text: &str) -> Result<i64, String> {
     Ok(seconds)
 }
 
+/// The beginning of a key's fingerprint, in groups that people can compare: nobody makes another key for
+/// which these 128 bits are the same.
+pub(crate) fn fingerprint(hex: &str) -> String {
+    let groups: Vec<&str> =
+        hex.as_bytes().chunks(4).filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups[..groups.len().min(8)].join(" ")
+}
+
 /// A harness as people call it.
 pub(crate) fn harness(name: &str) -> String {
     teamlamp_wire::words::harness(name).map_or_else(|| visible(name), str::to_owned)

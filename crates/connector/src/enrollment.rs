@@ -65,17 +65,18 @@ impl Install {
     }
 
     /// Goes on with a joining of a server whose code was spent from here, and that was cut off before the
-    /// team was saved; `None` where there is none. For who runs that server: it may be elsewhere since.
+    /// team was saved; `None` where there is none. For who runs that server: it may be elsewhere since, and
+    /// have another key.
     pub async fn resume(
         &self,
-        origin: &str,
+        at: &Server,
         server: &ServerId,
         machine: &str,
     ) -> Result<Option<Joined>, JoinFault> {
         let machine = teamlamp_wire::name::clean(machine)
             .map_err(|fault| JoinFault::Name(fault.sentence("The machine's name")))?;
         let Some((pending, mut context)) = Pending::of_server(&self.home, server)? else { return Ok(None) };
-        context.origin = origin.to_owned();
+        (context.origin, context.fingerprint) = (at.origin.clone(), at.fingerprint.clone());
         self.finish(context, &machine, &pending).await.map(Some)
     }
 

@@ -36,6 +36,7 @@ pub mod install;
 mod journal;
 mod link;
 pub mod names;
+pub mod nearby;
 pub mod outbox;
 pub mod privacy;
 pub mod recorder;

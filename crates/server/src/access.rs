@@ -5,6 +5,8 @@ pub mod auth;
 pub mod guard;
 pub mod hosts;
 pub mod idempotency;
+pub mod origins;
+pub mod proxies;
 pub mod rate_limit;
 
 use teamlamp_wire::account::{CredentialKind, Role};

@@ -5,11 +5,15 @@ use crate::request::Reply;
 use crate::router::Found;
 use axum::body::Body;
 use axum::response::Response;
-use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, REFERRER_POLICY,
+    RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use http::{HeaderValue, StatusCode};
 use teamlamp_wire::envelope::{ErrorCode, ErrorEnvelope};
 use teamlamp_wire::id::RequestId;
 
+const NO_PAGE: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// 413; the connection closes, since what is left of the body is not worth reading.
@@ -46,6 +50,10 @@ pub(crate) fn respond(result: Result<Reply, ApiError>, request_id: &RequestId) -
     };
     let headers = response.headers_mut();
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    // Nothing here is a page: a browser that is led to an answer shows it as what it is, and runs nothing.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(CONTENT_SECURITY_POLICY, NO_PAGE);
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     if let Ok(id) = HeaderValue::from_str(request_id.as_str()) {
         headers.insert(teamlamp_wire::HEADER_REQUEST_ID, id);
     }

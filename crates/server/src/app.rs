@@ -45,8 +45,16 @@ pub struct Parts {
     pub ready: crate::health::Ready,
     /// The host names that are answered to.
     pub hosts: crate::access::hosts::Hosts,
+    /// The web pages that may call.
+    pub origins: crate::access::origins::Origins,
+    /// The fingerprint of the server's own key, where it has one: links name it.
+    pub fingerprint: Option<String>,
+    /// How connections are encrypted; `None`: not.
+    pub(crate) tls: Option<crate::tls::Tls>,
     /// The open connections.
     pub(crate) connections: crate::serve::Connections,
+    /// The open requests of each client behind a trusted proxy.
+    pub(crate) clients: crate::serve::Connections,
     /// The open streams of each install and credential.
     pub streams: crate::events::places::Places,
     /// The newest events of each team that has readers.

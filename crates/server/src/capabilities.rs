@@ -17,7 +17,7 @@ pub async fn read(call: Call) -> Result<Reply, ApiError> {
         operations: ROUTES.iter().map(|route| route.operation.to_owned()).collect(),
         auth_modes: vec!["bearer".into()],
         name: call.app.config.name.clone(),
-        lan: false,
+        lan: call.app.config.lan,
     };
     Ok(Reply::Json { status: 200, body: serde_json::to_string(&capabilities)?, etag: None })
 }

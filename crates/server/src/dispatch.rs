@@ -1,13 +1,14 @@
 //! One request from the socket to its answer: the checks that every route shares, in their order (spec
 //! 01), then the route's handler, then one line in the log.
 
-use crate::access::auth;
-use crate::access::idempotency;
+use crate::access::proxies::{self, is_trusted};
+use crate::access::{auth, idempotency, origins};
 use crate::answer;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::request::{Call, Reply, query};
 use crate::router::{self, Needs, Route};
+use crate::serve::{Connected, Place};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -18,6 +19,7 @@ use hyper::body::{Body, Incoming};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 use teamlamp_wire::id::{MachineId, RequestId, is_machine_header};
 use teamlamp_wire::limits::{BODY_BYTES, CALLER_CHARS};
@@ -50,13 +52,25 @@ struct Seen {
 }
 
 /// Answers one request.
-pub async fn answer(app: App, peer: Peer, request: Request<Incoming>) -> Response {
+pub async fn answer(app: App, mut peer: Peer, mut request: Request<Incoming>) -> Response {
+    let proxy = peer.remote;
+    peer.remote = proxies::client(proxy, request.headers(), &app.config.trusted_proxies);
+    let listed = app.origins.listed(request.headers());
     let begun = app.clock.monotonic();
     let request_id = RequestId::new(app.clock.now_ms(), app.chance.bits());
     let mut seen = Seen::default();
     let method = request.method().clone();
     // Whatever goes wrong in one request ends there.
-    let work = AssertUnwindSafe(steps(&app, peer, request, &request_id, &mut seen)).catch_unwind();
+    let client = client_place(&app, proxy, peer.remote);
+    let held = client.as_ref().ok().cloned().flatten();
+    if let Some(client) = &held {
+        request.extensions_mut().get_or_insert_with(Place::default).client = Some(client.clone());
+    }
+    let work = async {
+        client?;
+        steps(&app, peer, request, &request_id, &mut seen).await
+    };
+    let work = AssertUnwindSafe(work).catch_unwind();
     let result = match app.clock.within(REQUEST, work).await {
         Some(Ok(result)) => result,
         Some(Err(_)) => Err(ApiError::internal("the request panicked")),
@@ -71,12 +85,35 @@ pub async fn answer(app: App, peer: Peer, request: Request<Incoming>) -> Respons
     };
     let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     let Seen { operation, caller, credential } = seen;
+    let address = peer.remote;
     if let Some(detail) = detail {
-        tracing::error!(%request_id, operation, caller, credential, status, took_ms, detail, "request failed");
+        tracing::error!(%request_id, %address, operation, caller, credential, status, took_ms, detail, "request failed");
     } else {
-        tracing::info!(%request_id, %method, operation, caller, credential, status, took_ms, "request");
+        tracing::info!(%request_id, %address, %method, operation, caller, credential, status, took_ms, "request");
     }
-    answer::respond(result, &request_id)
+    let mut response = answer::respond(result, &request_id);
+    app.origins.mark(&mut response, listed);
+    if let Some(client) = held {
+        response.extensions_mut().insert(Place { connection: None, client: Some(client) });
+    }
+    response
+}
+
+/// The place of a client for whom a trusted proxy asks; nobody else's, since their connection has one.
+///
+/// # Errors
+/// 429 where the client has as many requests open as it may.
+fn client_place(app: &App, proxy: IpAddr, client: IpAddr) -> Result<Option<Arc<Connected>>, ApiError> {
+    let trusted = &app.config.trusted_proxies;
+    if !is_trusted(proxy, trusted) || is_trusted(client, trusted) {
+        return Ok(None);
+    }
+    let place = app.clients.take(client, app.config.connections, app.config.connections_per_address);
+    let crowded = || {
+        let sentence = "Too many requests at once from this address: wait until some of them have ended.";
+        ApiError::rate_limited(sentence, 1, serde_json::json!({}))
+    };
+    place.map(|place| Some(Arc::new(place))).ok_or_else(crowded)
 }
 
 async fn steps(
@@ -117,6 +154,10 @@ async fn after_size(
     }
     if route.is_none_or(|route| route.needs != Needs::Probe) {
         app.hosts.check(&parts, peer.local)?;
+        app.origins.check(&parts)?;
+        if let Some(response) = origins::preflight(&parts, found.as_ref()) {
+            return Ok(Reply::Raw(response));
+        }
         return checked(app, peer, (parts, body), found, request_id, seen).await;
     }
     let route = route.ok_or_else(|| ApiError::not_found("page"))?;

@@ -100,7 +100,7 @@ pub async fn create(call: Call) -> Result<Reply, ApiError> {
             let link = JoinLink {
                 server: call.app.origin.clone(),
                 code: code.clone(),
-                fingerprint: None,
+                fingerprint: call.app.fingerprint.clone(),
                 team: Some(team.name),
             };
             let created = CreatedInvitation {

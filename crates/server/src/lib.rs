@@ -2,6 +2,7 @@
 //! entry; the desktop app and `teamlamp serve` host it.
 
 pub mod access;
+mod announce;
 mod answer;
 pub mod app;
 pub mod audit;
@@ -26,6 +27,7 @@ pub mod members;
 pub mod notes;
 pub mod openapi;
 pub mod presence;
+mod reach;
 pub mod request;
 pub mod router;
 mod serve;
@@ -33,5 +35,6 @@ mod server;
 pub mod sessions;
 pub mod store;
 pub mod teams;
+pub mod tls;
 
 pub use server::{Server, StartError};

@@ -9,6 +9,7 @@ use crate::heartbeat::{say_cloned, superseded};
 use crate::hub::LinkWord;
 use crate::presence;
 use crate::request::{Call, Reply};
+use crate::serve::Place;
 use crate::store::streams::{self, Credential};
 use crate::store::{heartbeats, notes, presence as presence_rows};
 use axum::extract::FromRequestParts;
@@ -56,7 +57,10 @@ pub async fn open(mut call: Call) -> Result<Reply, ApiError> {
             let _ = sender.send(socket);
         },
     );
+    // The connection's own task ends with the handshake; its place is taken as long as the link lives.
+    let place = call.parts.extensions.get::<Place>().cloned();
     app.clone().tasks.spawn_to_end("link", async move {
+        let _place = place;
         // The handshake's answer is on its way; a peer that never takes it is not waited for.
         if let Some(Ok(socket)) = app.clock.within(ms(LINK_HELLO_MS), socket).await {
             let heard_at = app.clock.monotonic();

@@ -1,23 +1,29 @@
 //! Connections: the listener, how many there may be, and each one's life with hyper. What a request is
 //! begins in [`crate::dispatch`].
 
+mod connections;
+mod listen;
 mod pace;
 
+pub(crate) use connections::{Connected, Connections, Place};
+pub(crate) use listen::listen;
+
+use crate::access::proxies::is_trusted;
 use crate::app::App;
 use crate::dispatch::{self, Peer};
+use crate::tls;
 use axum::body::Body;
 use http_body::Frame;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 /// The largest head of a request.
@@ -30,45 +36,6 @@ const IDLE: Duration = Duration::from_secs(90);
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 /// The wait after a connection could not be accepted: out of descriptors, most likely.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// The open connections. Clones count together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Connections(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// One open connection; dropping it gives its place back.
-#[derive(Debug)]
-pub(crate) struct Connected {
-    connections: Connections,
-    address: IpAddr,
-}
-
-impl Connections {
-    /// Takes a place; `None` where all, or all of this address, are taken. This computer's own address
-    /// has no bound of its own: a proxy in front speaks from there.
-    pub(crate) fn take(&self, address: IpAddr, most: usize, most_per_address: usize) -> Option<Connected> {
-        let address = address.to_canonical();
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = open.get(&address).copied().unwrap_or(0);
-        let crowded = !address.is_loopback() && here >= most_per_address;
-        if crowded || open.values().sum::<usize>() >= most {
-            return None;
-        }
-        open.insert(address, here + 1);
-        Some(Connected { connections: self.clone(), address })
-    }
-}
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        let mut open = self.connections.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&self.address);
-            }
-        }
-    }
-}
 
 /// The end of a connection by force: for whoever serves a stream on it to a reader that takes nothing
 /// any more. Each request carries it in its extensions.
@@ -107,8 +74,7 @@ pub(crate) async fn accept(app: App, listener: TcpListener) {
         };
         match accepted {
             Ok((socket, from)) => {
-                let (most, each) = (app.config.connections, app.config.connections_per_address);
-                let Some(place) = app.connections.take(from.ip(), most, each) else {
+                let Some(place) = place(&app, from.ip()) else {
                     tracing::warn!(address = %from.ip(), "too many connections: one was closed");
                     continue;
                 };
@@ -117,7 +83,7 @@ pub(crate) async fn accept(app: App, listener: TcpListener) {
                     local: socket.local_addr().ok().map(|a| a.ip().to_canonical()),
                 };
                 prepare(&socket);
-                start(&app, socket, peer, Some(place));
+                app.tasks.spawn_to_end("connection", accepted_from(app.clone(), socket, peer, place));
             }
             Err(fault) => {
                 tracing::warn!(%fault, "a connection could not be accepted");
@@ -127,37 +93,67 @@ pub(crate) async fn accept(app: App, listener: TcpListener) {
     }
 }
 
-/// Serves one connection in a task of the server's.
-pub(crate) fn start<IO>(app: &App, io: IO, peer: Peer, place: Option<Connected>)
-where
-    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let connection = connection(app.clone(), io, peer, place);
-    app.tasks.spawn_to_end("connection", connection);
+/// The place of a connection from an address. A trusted proxy speaks for many, each of whom has a bound
+/// of their own ([`dispatch::answer`]).
+fn place(app: &App, from: IpAddr) -> Option<Place> {
+    let each = match is_trusted(from, &app.config.trusted_proxies) {
+        true => usize::MAX,
+        false => app.config.connections_per_address,
+    };
+    let connection = app.connections.take(from, app.config.connections, each)?;
+    Some(Place { connection: Some(Arc::new(connection)), client: None })
 }
 
-async fn connection<IO>(app: App, io: IO, peer: Peer, place: Option<Connected>)
+/// Serves one connection that was accepted, after its handshake where this server encrypts.
+async fn accepted_from(app: App, socket: TcpStream, peer: Peer, place: Place) {
+    let Some(tls) = &app.tls else { return connection(app, socket, peer, place).await };
+    let spoken = tokio::select! {
+        biased;
+        () = app.tasks.token().cancelled() => return,
+        spoken = tls::handshake(socket, tls, &app.clock) => spoken,
+    };
+    match spoken {
+        Ok(Some(stream)) => connection(app.clone(), stream, peer, place).await,
+        Ok(None) => tracing::debug!("a connection that spoke no TLS was told so"),
+        Err(fault) => tracing::debug!(%fault, "a handshake failed"),
+    }
+}
+
+/// Serves one connection in a task of the server's.
+pub(crate) fn start<IO>(app: &App, io: IO, peer: Peer)
 where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let _place = place;
+    app.tasks.spawn_to_end("connection", connection(app.clone(), io, peer, Place::default()));
+}
+
+async fn connection<IO>(app: App, io: IO, peer: Peer, place: Place)
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (io, pace) = pace::Paced::new(io, app.clock.clone());
     let cut = Cut::default();
     let service = service_fn({
-        let (app, cut) = (app.clone(), cut.clone());
+        let (app, cut, place) = (app.clone(), cut.clone(), place.clone());
         move |mut request: http::Request<hyper::body::Incoming>| {
             let busy = pace.begin();
             let app = app.clone();
             request.extensions_mut().insert(cut.clone());
+            request.extensions_mut().insert(place.clone());
             // hyper keeps room for this future as long as the connection lives: boxed, that of a stream
             // is a pointer and not all that a request may need.
             Box::pin(async move {
-                let response = dispatch::answer(app, peer, request).await;
+                let mut response = dispatch::answer(app, peer, request).await;
+                let place = response.extensions_mut().remove::<Place>();
                 if response.status() == http::StatusCode::SWITCHING_PROTOCOLS {
                     busy.for_good();
-                    return Ok::<_, Infallible>(response.map(|body| Held { body, _busy: None }));
+                    return Ok::<_, Infallible>(response.map(|body| Held {
+                        body,
+                        _busy: None,
+                        _place: None,
+                    }));
                 }
-                Ok(response.map(|body| Held { body, _busy: Some(busy) }))
+                Ok(response.map(|body| Held { body, _busy: Some(busy), _place: place }))
             })
         }
     });
@@ -187,10 +183,12 @@ where
     }
 }
 
-/// A response's body that marks its connection busy until it is sent or dropped.
+/// A response's body that marks its connection busy, and holds its client's place, until it is sent or
+/// dropped.
 struct Held {
     body: Body,
     _busy: Option<pace::Busy>,
+    _place: Option<Place>,
 }
 
 impl http_body::Body for Held {
@@ -228,14 +226,6 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// A socket that listens at `address`.
-///
-/// # Errors
-/// What the system says.
-pub(crate) async fn listen(address: std::net::SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,19 +240,5 @@ mod tests {
         assert_eq!(rustix::net::sockopt::tcp_user_timeout(&accepted).unwrap(), UNHEARD_MS);
         assert!(accepted.nodelay().unwrap());
         drop(dialled);
-    }
-
-    #[test]
-    fn connections_are_bounded_in_all_and_by_address() {
-        let connections = Connections::default();
-        let far: IpAddr = [192, 0, 2, 1].into();
-        let here: IpAddr = [127, 0, 0, 1].into();
-        let first = connections.take(far, 4, 2).unwrap();
-        let _second = connections.take(far, 4, 2).unwrap();
-        assert!(connections.take(far, 4, 2).is_none());
-        let _others = [connections.take(here, 4, 1).unwrap(), connections.take(here, 4, 1).unwrap()];
-        assert!(connections.take(here, 4, 1).is_none());
-        drop(first);
-        assert!(connections.take(far, 4, 2).is_some());
     }
 }

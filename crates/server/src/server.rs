@@ -1,21 +1,26 @@
 //! The server's life: everything that must hold before it answers, and its orderly end.
 
 use crate::access::hosts::Hosts;
+use crate::access::origins::Origins;
+use crate::announce::announce;
 use crate::app::{App, Parts};
-use crate::config::Config;
+use crate::config::{Config, Encryption};
 use crate::dispatch::Peer;
 use crate::folder::{DATABASE, Held, HoldFault};
 use crate::hub::Hub;
 use crate::invitations::first_owner;
 use crate::keys::Keys;
+use crate::reach::{self, default_origin};
 use crate::serve;
 use crate::store::{OpenError, Store, meta};
+use crate::tls::{Tls, TlsFault};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use teamlamp_clock::{Chance, Tasks};
 use teamlamp_wire::id::ServerId;
 use teamlamp_wire::invitation::{JoinLink, check_origin};
+use teamlamp_wire::nearby::host_name;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 
@@ -71,6 +76,12 @@ pub enum StartError {
         /// Why, in a sentence.
         why: String,
     },
+    /// Connections can't be encrypted as asked.
+    #[error("the server can't encrypt: {0}")]
+    Tls(#[from] TlsFault),
+    /// A setting means nothing.
+    #[error("{0}")]
+    Setting(String),
     /// What belongs to a first start could not be written.
     #[error(
         "the server's first entries could not be written ({0}): make room in its data folder, and start it again"
@@ -102,14 +113,20 @@ impl Server {
         // Listening comes before the database: a port in use must not cost a migration.
         let listener = listen(&config).await?;
         let address = listener.as_ref().and_then(|l| l.local_addr().ok());
-        let origin = config.origin.clone().unwrap_or_else(|| default_origin(address));
+        let encrypted = config.encryption != Encryption::Plain;
+        let origin = config.origin.clone().unwrap_or_else(|| default_origin(address, encrypted, config.lan));
         let origin = check_origin(&origin).map_err(|why| StartError::Origin { origin, why })?;
+        let origins = Origins::new(&origin, &config.cors_origins).map_err(StartError::Setting)?;
+        let tls = Tls::open(&config, folder.path(), reach::names(&origin, &config.hosts))?;
         let (writer, hub) = (Tasks::new(), Hub::default());
         let path = folder.path().join(DATABASE);
         let store = Store::open(&path, config.run, config.clock.clone(), hub.clone(), &writer)?;
         let identity = Identity::establish(&store, &config.chance, keys.mark().to_owned()).await?;
         let app = App::new(Parts {
-            hosts: Hosts::new(&origin, &config.hosts),
+            hosts: Hosts::new(&origin, &hosts(&config, &identity.server_id)),
+            origins,
+            fingerprint: tls.as_ref().and_then(|tls| tls.fingerprint.clone()),
+            tls,
             clock: config.clock.clone(),
             chance: config.chance.clone(),
             store,
@@ -128,12 +145,19 @@ impl Server {
             tails: crate::events::tail::Tails::default(),
             trust: crate::presence::trust::Trust::new(&config.clock),
             connections: serve::Connections::default(),
+            clients: serve::Connections::default(),
             config,
         });
         first_owner::prepare(&app).await.map_err(|fault| StartError::First(fault.to_string()))?;
         app.tasks.spawn("presence timer", crate::presence::watch(app.clone()));
         app.tasks.spawn("attention timer", crate::sessions::attention::watch(app.clone()));
         app.tasks.spawn("maintenance", crate::maintenance::watch(app.clone()));
+        if let Some(tls) = app.tls.clone() {
+            app.tasks.spawn("certificate", tls.watch(app.clock.clone()));
+        }
+        if let Some(address) = address.filter(|_| app.config.announce) {
+            app.tasks.spawn_to_end("announcement", announce(app.clone(), address.port()));
+        }
         if let Some(listener) = listener {
             app.tasks.spawn_to_end("listener", serve::accept(app.clone(), listener));
         }
@@ -143,6 +167,12 @@ impl Server {
     /// The origin that links name.
     pub fn origin(&self) -> &str {
         &self.app.origin
+    }
+
+    /// The fingerprint of the server's own key, which links name and clients pin; `None` where it encrypts
+    /// with its owner's certificate, or not at all.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.app.fingerprint.as_deref()
     }
 
     /// The server's id.
@@ -170,7 +200,7 @@ impl Server {
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        serve::start(&self.app, io, Peer { remote: peer, local: None }, None);
+        serve::start(&self.app, io, Peer { remote: peer, local: None });
     }
 
     /// Ends the server: nothing new is accepted, streams end cleanly, what runs is finished within 10 s,
@@ -198,17 +228,10 @@ async fn listen(config: &Config) -> Result<Option<TcpListener>, StartError> {
     }
 }
 
-/// The listen address as an origin; one that means every address is reached on this computer at least.
-fn default_origin(address: Option<SocketAddr>) -> String {
-    match address {
-        None => "http://127.0.0.1".into(),
-        Some(mut address) => {
-            if address.ip().is_unspecified() {
-                address.set_ip(IpAddr::from([127, 0, 0, 1]));
-            }
-            format!("http://{address}")
-        }
-    }
+/// The host names that are answered to besides those that the server knows of itself.
+fn hosts(config: &Config, server: &ServerId) -> Vec<String> {
+    let announced = config.announce.then(|| host_name(server));
+    config.hosts.iter().cloned().chain(announced).collect()
 }
 
 /// Who the server is, as its database says.

@@ -36,6 +36,7 @@ pub mod link;
 pub mod local;
 pub mod machine;
 pub mod name;
+pub mod nearby;
 pub mod presence;
 pub mod session;
 pub mod text;

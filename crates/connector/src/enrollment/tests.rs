@@ -166,18 +166,20 @@ async fn a_file_of_contexts_that_breaks_ends_no_running_team() {
 #[tokio::test(start_paused = true)]
 async fn who_runs_the_server_goes_on_with_a_joining_whose_code_is_gone() {
     let world = World::new();
-    let (origin, server) = ("http://127.0.0.1:9999", "srv_1".into());
-    assert!(world.install.resume(origin, &server, "laptop").await.unwrap().is_none());
+    let server = "srv_1".into();
+    let at = crate::Server { origin: "https://127.0.0.1:9999".into(), fingerprint: Some("0a".repeat(32)) };
+    assert!(world.install.resume(&at, &server, "laptop").await.unwrap().is_none());
     world.server.state().refuse_enroll = Some((503, "unavailable"));
     world.install.join(world.wish()).await.unwrap_err();
     world.server.state().refuse_enroll = None;
-    assert!(world.install.resume(origin, &"srv_2".into(), "laptop").await.unwrap().is_none());
-    let joined = world.install.resume(origin, &server, "laptop").await.unwrap().unwrap();
+    assert!(world.install.resume(&at, &"srv_2".into(), "laptop").await.unwrap().is_none());
+    let joined = world.install.resume(&at, &server, "laptop").await.unwrap().unwrap();
     assert_eq!((joined.team.as_str(), joined.machine.as_deref()), ("Acme", Some("laptop")));
     let saved = world.install.contexts().unwrap().contexts;
-    assert_eq!((saved.len(), saved[0].origin.as_str()), (1, origin), "the server listens elsewhere now");
+    assert_eq!(saved.len(), 1);
+    assert_eq!(saved[0].server(), at, "the server listens elsewhere now, with another key");
     assert_eq!(world.server.count("accept"), 1, "the code was spent once");
-    assert!(world.install.resume(origin, &server, "laptop").await.unwrap().is_none(), "it is done");
+    assert!(world.install.resume(&at, &server, "laptop").await.unwrap().is_none(), "it is done");
 }
 
 #[tokio::test(start_paused = true)]

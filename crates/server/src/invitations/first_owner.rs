@@ -56,7 +56,8 @@ pub async fn prepare(app: &App) -> Result<(), ApiError> {
     match code.await? {
         None => forget(app),
         Some(code) => {
-            let link = JoinLink { server: app.origin.clone(), code, fingerprint: None, team: None };
+            let fingerprint = app.fingerprint.clone();
+            let link = JoinLink { server: app.origin.clone(), code, fingerprint, team: None };
             write_private(&path, format!("{link}\n").as_bytes()).map_err(ApiError::internal)?;
         }
     }
