@@ -15,6 +15,9 @@ const HEAD_BYTES: usize = 1 + 8 + 16 + 8;
 /// The longest cursor that is looked at: the place of a snapshot names a resource.
 const LONGEST: usize = 4096;
 
+/// The watermark of a snapshot that has begun, and of which nothing could be read yet.
+pub const NOT_READ: i64 = -1;
+
 /// Where a reader goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -22,7 +25,7 @@ pub enum Place {
     After(i64),
     /// In a snapshot that is read in pages, after a resource; live begins after the watermark.
     Snapshot {
-        /// The last sequence when the snapshot began.
+        /// The last sequence when the snapshot began; [`NOT_READ`] where it could not be read yet.
         watermark: i64,
         /// The last resource that was read.
         after: ResourceKey,

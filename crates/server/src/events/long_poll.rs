@@ -1,7 +1,7 @@
 //! The event stream as long polls, for networks whose proxies buffer: the same reader, whose frames are
 //! answered when there are some, or after the wait.
 
-use super::cursor::Place as At;
+use super::cursor::{NOT_READ, Place as At};
 use super::frames;
 use super::places::Place as Seat;
 use super::reader::{Reader, resync};
@@ -65,6 +65,7 @@ async fn snapshot(reader: &mut Reader, from: Option<(i64, ResourceKey)>) -> Resu
         frames.push(frames::other(&Frame::SnapshotBegin));
     }
     let (mut watermark, mut place) = from.map_or((None, None), |(mark, after)| (Some(mark), Some(after)));
+    watermark = watermark.filter(|mark| *mark != NOT_READ);
     let page_begins = place.clone().unwrap_or_default();
     let mut found: Vec<Stored> = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 //! its frames travel (a stream or long polls) is not its business.
 
 use super::authority::{Authority, Look};
-use super::cursor::{Cursors, Place};
+use super::cursor::{Cursors, NOT_READ, Place};
 use super::scope::Scope;
 use super::tail::{Item, Need, Tail};
 use crate::access::Caller;
@@ -183,7 +183,7 @@ impl Reader {
             Ok((head, wanted.map(|c| (c.key, c.sequence)).collect()))
         });
         let (head, items) = listed.await.map_err(|fault| self.fault(&fault))?;
-        let watermark = watermark.unwrap_or(head.last);
+        let watermark = watermark.filter(|mark| *mark != NOT_READ).unwrap_or(head.last);
         self.stand_within(watermark, after.unwrap_or_default());
         self.same_epoch(head).await?;
         Ok(Snapshot { watermark, items })

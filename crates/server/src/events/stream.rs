@@ -1,7 +1,7 @@
 //! `GET …/events`: the event stream. Snapshot, replay and live are rounds of one loop over the table, so
 //! that nothing is missed in between and live never overtakes replay (spec 03).
 
-use super::cursor::{CursorFault, Cursors, Place};
+use super::cursor::{CursorFault, Cursors, NOT_READ, Place};
 use super::outlet::outlet;
 use super::places::Place as Seat;
 use super::reader::{Reader, resync};
@@ -125,6 +125,8 @@ async fn follow(
         Start::Restored => return Err(resync(ResyncReason::ServerRestored, None, None).into()),
         Start::Snapshot => {
             send(writer, None, &Frame::SnapshotBegin).await?;
+            // Also a store that fails at once leaves a place to come back to.
+            reader.stand_within(NOT_READ, ResourceKey::default());
             snapshot(reader, writer, None).await?;
         }
         Start::At(Place::Snapshot { watermark, after }) => {

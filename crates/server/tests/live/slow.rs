@@ -144,6 +144,28 @@ async fn a_store_that_fails_asks_to_come_back_with_the_cursor() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_that_fails_under_a_new_stream_leaves_a_place_to_come_back_to() {
+    let live = Live::paused().await;
+    rename(&live, "ALTER TABLE events RENAME TO hidden").await;
+    let mut stream = live.stream("events").await;
+    assert_eq!(stream.next().await.kind(), "snapshot_begin");
+    let end = stream.next().await;
+    assert_eq!(end.data["reason"], "unavailable");
+    rename(&live, "ALTER TABLE hidden RENAME TO events").await;
+    let sequence = live.publish("meanwhile", json!({})).await;
+    let mut resumed = live.stream(&format!("events?after={}", end.cursor())).await;
+    let frames = resumed.settled().await;
+    let kinds: Vec<_> = frames.iter().map(crate::kit::Frame::kind).collect();
+    assert_eq!(kinds, ["snapshot_item", "snapshot_item", "snapshot_item", "snapshot_end", "checkpoint"]);
+    assert_eq!(frames[0].sequence(), sequence, "the snapshot is of now");
+    let path = live.path(&format!("events?after={}", end.cursor()));
+    let polled = live.world.get(path).by(&live.owner.token).header("accept", "application/json");
+    let polled = polled.from("127.0.0.1").send().await;
+    let types: Vec<_> = polled.body["frames"].as_array().unwrap().iter().map(|f| f["type"].clone()).collect();
+    assert_eq!(types, kinds[..4]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_even_take_the_end_loses_its_connection() {
     let live = Live::paused().await;
     let mut stuck = live.stream("events").await;
