@@ -38,7 +38,12 @@ pub async fn send(call: Call) -> Result<Reply, ApiError> {
             let message = format!("At most {PER_HOUR} notes an hour: wait a little.");
             return Err(ApiError::rate_limited(message, seconds, json!({})));
         }
-        let id = NoteId::new(tx.now_ms, call.app.chance.bits());
+        // Links go through the notes by id: a later one must have a later id, whatever the clock did.
+        let random = call.app.chance.bits();
+        let mut id = NoteId::new(tx.now_ms, random);
+        if let Some(last) = notes::last(tx)?.filter(|last| *last >= id) {
+            id = NoteId::new(last.made_at_ms() + 1, random);
+        }
         notes::insert(tx, &id, &machine, (&caller.principal_id, &caller.name), &text)?;
         let data = json!({ "from": caller.name });
         let event = NewEvent::new(caller.actor(), "note.sent", "machine", machine.as_str(), data);

@@ -29,6 +29,11 @@ macro_rules! ids {
             pub fn new(now_ms: i64, random: u128) -> Self {
                 Self(format!("{}_{}", $prefix, uuid_v7_hex(now_ms, random)))
             }
+            /// The moment that a new id was given: 0 where it is none of [`Self::new`]'s.
+            pub fn made_at_ms(&self) -> i64 {
+                let time = self.0.strip_prefix(Self::PREFIX).and_then(|rest| rest.get(1..13));
+                time.and_then(|time| i64::from_str_radix(time, 16).ok()).unwrap_or(0)
+            }
             /// The id as text.
             pub fn as_str(&self) -> &str { &self.0 }
         }
@@ -92,6 +97,15 @@ mod tests {
     #[test]
     fn ids_of_later_moments_sort_later() {
         assert!(TeamId::new(1_000, u128::MAX) < TeamId::new(1_001, 0));
+    }
+
+    #[test]
+    fn an_id_says_its_moment_and_any_text_says_none() {
+        assert_eq!(NoteId::new(1_760_000_000_123, u128::MAX).made_at_ms(), 1_760_000_000_123);
+        for other in ["", "note_", "note_1", "team_0199887766557fff", "note_éééééééééé", "note_zzzzzzzzzzzz"]
+        {
+            assert_eq!(NoteId::from(other).made_at_ms(), 0, "{other}");
+        }
     }
 
     #[test]

@@ -22,6 +22,13 @@ pub struct Waiting {
     pub at: Millis,
 }
 
+/// The greatest id of a note, whosever.
+pub fn last(db: &Connection) -> Result<Option<NoteId>, ApiError> {
+    let id: Option<String> =
+        db.prepare_cached("SELECT max(id) FROM machine_notes")?.query_row([], |row| row.get(0))?;
+    Ok(id.map(NoteId))
+}
+
 /// Writes a note.
 pub fn insert(
     tx: &Tx<'_>,

@@ -95,3 +95,43 @@ async fn twenty_notes_an_hour_and_a_week_for_those_that_nobody_saw() {
     let none = live.clock().within(ms(5_000), link.next()).await;
     assert_eq!(none, None::<Option<Value>>);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_note_reaches_a_link_though_the_servers_clock_was_set_back() {
+    let live = Live::paused().await;
+    let machine = live.machine("one").await;
+    let mut link = live.link(&machine).await;
+    for (text, jump) in [("a", 0), ("b", -3_600_000), ("c", 0), ("d", -60_000), ("e", 7_200_000)] {
+        live.clock().jump(jump);
+        let sent = live.post(&path(&machine), &json!({ "text": text })).await;
+        let told = live.clock().clone().within(ms(1_000), link.next()).await.expect("it never came");
+        let expected = json!({ "type": "note", "id": sent.data()["note"]["id"], "from": "Olga", "text": text,
+                               "at": live.clock().now_ms() });
+        assert_eq!(told.unwrap(), expected);
+    }
+    link.close().await;
+    let mut again = live.link(&machine).await;
+    for text in ["a", "b", "c", "d", "e"] {
+        assert_eq!(again.next().await.unwrap()["text"], text, "in the order in which they were sent");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_more_notes_than_go_at_once_arrive() {
+    let live = Live::paused().await;
+    let machine = live.machine("one").await;
+    let mia = live.join("member", "Mia").await;
+    let mut sent = Vec::new();
+    for number in 0..40 {
+        let sender = if number % 2 == 0 { &mia.token } else { &live.owner.token };
+        let note = live.post_by(sender, &path(&machine), &json!({ "text": format!("n{number}") })).await;
+        assert_eq!(note.status, 201, "{}", note.text);
+        sent.push(format!("n{number}"));
+    }
+    let mut link = live.link(&machine).await;
+    for text in sent {
+        assert_eq!(link.next().await.unwrap()["text"], json!(text));
+    }
+    let none = live.clock().clone().within(ms(5_000), link.next()).await;
+    assert_eq!(none, None::<Option<Value>>, "each once");
+}
