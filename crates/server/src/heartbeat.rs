@@ -60,8 +60,10 @@ pub async fn receive(call: Call) -> Result<Reply, ApiError> {
         Err(refusal) => {
             match refusal.body.code {
                 ErrorCode::Conflict => say_cloned(&app, &call.team(), &call.machine(), incarnation).await,
-                // A failure of the server's own store never changes anyone's presence.
+                // A failure of the server's own store never changes anyone's presence. One that can't
+                // write at all hears nobody; one that fails on this report has heard its machine.
                 ErrorCode::Unavailable => app.trust.begin_again(&app.clock),
+                ErrorCode::Internal => app.trust.heard(&app.clock, &call.machine()),
                 _ => {}
             }
             Err(refusal)
@@ -70,7 +72,7 @@ pub async fn receive(call: Call) -> Result<Reply, ApiError> {
 }
 
 /// The refusal of a run that another has replaced.
-pub fn superseded() -> ApiError {
+fn superseded() -> ApiError {
     ApiError::conflict("Another run of this machine's connector took this one's place.")
         .with_details(json!({ "reason": "incarnation_superseded" }))
 }
@@ -225,7 +227,7 @@ fn bindings(
     Ok(())
 }
 
-/// Replaces the last report of activity where it differs, and notes what that means to sessions.
+/// Replaces the last report of activity by one that differs, and notes what that means to sessions.
 fn activity(
     tx: &Tx<'_>,
     machine: &MachineId,
@@ -236,11 +238,11 @@ fn activity(
     let mut stored = rows::activity(tx, machine)?;
     for item in beat.distinct_activity().unwrap_or_default() {
         let before = stored.remove(&(item.harness.clone(), item.native_id.clone()));
-        if before.is_some_and(|(turn, since)| turn == item.turn && since == item.since) {
-            continue;
-        }
         let session = session_rows::of_origin(tx, source, &item.harness, &item.native_id)?;
-        rows::put_activity(tx, machine, item, session.as_ref())?;
+        if before.is_none_or(|(turn, since)| turn != item.turn || since != item.since) {
+            rows::put_activity(tx, machine, item, session.as_ref())?;
+        }
+        // Also where the last report said the same: a publication may have said another thing since.
         if let Some(session) = session {
             reports.entry(session).or_default().turn = Some((item.turn.clone(), item.since));
         }

@@ -5,13 +5,13 @@ use crate::access::rate_limit::Bucket;
 use crate::access::{Caller, guard};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::heartbeat::{say_cloned, superseded};
+use crate::heartbeat::say_cloned;
 use crate::hub::LinkWord;
 use crate::presence;
 use crate::request::{Call, Reply};
 use crate::serve::Place;
 use crate::store::streams::{self, Credential};
-use crate::store::{heartbeats, notes, presence as presence_rows};
+use crate::store::{Tx, heartbeats, notes, presence as presence_rows};
 use axum::extract::FromRequestParts;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use std::time::Duration;
@@ -113,7 +113,6 @@ enum End {
 impl From<ApiError> for End {
     fn from(refusal: ApiError) -> Self {
         Self::Closing(match refusal.body.code {
-            ErrorCode::Conflict => ClosingReason::IncarnationSuperseded,
             ErrorCode::AuthenticationRequired | ErrorCode::Forbidden | ErrorCode::NotFound => {
                 ClosingReason::MachineRevoked
             }
@@ -123,6 +122,24 @@ impl From<ApiError> for End {
             }
         })
     }
+}
+
+/// Why a run of a machine may say nothing any more; `None` where it may.
+fn refusal(
+    tx: &Tx<'_>,
+    caller: &Caller,
+    team: &TeamId,
+    machine: &MachineId,
+    incarnation: &str,
+) -> Result<Option<ClosingReason>, ApiError> {
+    match streams::credential(tx, &caller.credential_id, tx.now_ms)? {
+        Credential::Valid(_) => {}
+        Credential::Revoked => return Ok(Some(ClosingReason::MachineRevoked)),
+        Credential::Expired => return Ok(Some(ClosingReason::CredentialExpired)),
+    }
+    guard::own_machine(tx, caller, team, machine)?;
+    let superseded = heartbeats::is_superseded(tx, machine, incarnation)?;
+    Ok(superseded.then_some(ClosingReason::IncarnationSuperseded))
 }
 
 /// What a look at the tables tells a link.
@@ -166,21 +183,35 @@ impl Link {
         if !(1..=128).contains(&incarnation.chars().count()) {
             return Err(End::Closing(ClosingReason::Protocol));
         }
-        let (caller, team, machine, run) =
-            (self.caller.clone(), self.team.clone(), self.machine.clone(), incarnation.clone());
-        let greeted = self.app.store.write(move |tx| {
-            guard::credential(tx, &caller)?;
-            guard::own_machine(tx, &caller, &team, &machine)?;
-            if heartbeats::is_superseded(tx, &machine, &run)? {
-                return Err(superseded());
-            }
-            presence_rows::greet(tx, &machine, now.saturating_sub(tx.now_ms))
+        let greeted = self.change(&incarnation, move |tx, machine| {
+            presence_rows::greet(tx, machine, now.saturating_sub(tx.now_ms))
         });
-        let greeted = greeted.await.map_err(End::from);
+        let greeted = greeted.await;
         if let Err(End::Closing(ClosingReason::IncarnationSuperseded)) = &greeted {
             say_cloned(&self.app, &self.team, &self.machine, incarnation.clone()).await;
         }
         greeted.map(|()| incarnation)
+    }
+
+    /// Writes what the machine said. The guards are read again in its transaction: after the commit of a
+    /// revocation nothing happens that was said before it.
+    async fn change(
+        &mut self,
+        incarnation: &str,
+        what: impl FnOnce(&Tx<'_>, &MachineId) -> Result<(), ApiError> + Send + 'static,
+    ) -> Result<(), End> {
+        let (caller, team, machine, run) =
+            (self.caller.clone(), self.team.clone(), self.machine.clone(), incarnation.to_owned());
+        let changed = self.app.store.write(move |tx| {
+            if let Some(reason) = refusal(tx, &caller, &team, &machine, &run)? {
+                return Ok(Some(reason));
+            }
+            what(tx, &machine).map(|()| None)
+        });
+        match changed.await? {
+            Some(reason) => Err(End::Closing(reason)),
+            None => Ok(()),
+        }
     }
 
     /// Holds the machine's link until it ends, and writes what that means to its presence.
@@ -206,7 +237,7 @@ impl Link {
 
     async fn settle(
         &mut self,
-        how: fn(&crate::store::Tx<'_>, &App, &MachineId) -> Result<(), ApiError>,
+        how: fn(&Tx<'_>, &App, &MachineId) -> Result<(), ApiError>,
     ) -> Result<(), End> {
         let (app, machine) = (self.app.clone(), self.machine.clone());
         Ok(self.app.store.write(move |tx| how(tx, &app, &machine)).await?)
@@ -250,24 +281,23 @@ impl Link {
                     ping_at = clock.monotonic() + ms(LINK_PING_MS);
                 }
                 // After the timer: a machine that never stops talking is still pinged.
-                frame = self.next() => self.hear(frame?).await?,
+                frame = self.next() => self.hear(incarnation, frame?).await?,
             }
         }
     }
 
-    async fn hear(&mut self, frame: FromMachine) -> Result<(), End> {
-        let machine = self.machine.clone();
+    async fn hear(&mut self, incarnation: &str, frame: FromMachine) -> Result<(), End> {
         match frame {
-            FromMachine::Unknown => {}
-            FromMachine::Hello { .. } => return Err(End::Closing(ClosingReason::Protocol)),
+            FromMachine::Unknown => Ok(()),
+            FromMachine::Hello { .. } => Err(End::Closing(ClosingReason::Protocol)),
             FromMachine::Ack { id } => {
-                self.app.store.write(move |tx| notes::acknowledge(tx, &machine, &id)).await?;
+                self.change(incarnation, move |tx, machine| notes::acknowledge(tx, machine, &id)).await
             }
             FromMachine::Away { reason } => {
-                self.app.store.write(move |tx| presence_rows::set_away(tx, &machine, reason)).await?;
+                self.change(incarnation, move |tx, machine| presence_rows::set_away(tx, machine, reason))
+                    .await
             }
         }
-        Ok(())
     }
 
     /// Looks for what the machine is to be told; until when its credential lasts.

@@ -86,7 +86,8 @@ pub fn settle_known(tx: &Tx<'_>, app: &App, known: &Known) -> Result<Connection,
 }
 
 fn decide_now(tx: &Tx<'_>, app: &App, known: &Known) -> Decision {
-    decide(known, app.hub.holds(&known.machine_id), app.trust.since(&app.clock), tx.now_ms)
+    let since = app.trust.since_of(&app.clock, &known.machine_id);
+    decide(known, app.hub.holds(&known.machine_id), since, tx.now_ms)
 }
 
 fn write(tx: &Tx<'_>, app: &App, known: &Known, now: Decision) -> Result<Connection, ApiError> {
@@ -147,10 +148,11 @@ pub async fn watch(app: App) {
 /// Settles what is due; when something next will be.
 async fn look(app: &App) -> Result<Option<Millis>, ApiError> {
     let up = app.store.read(rows::up).await?;
-    let (since, now) = (app.trust.since(&app.clock), app.clock.now_ms());
+    let now = app.clock.now_ms();
     let mut next = None;
     let mut overdue = Vec::new();
     for known in up {
+        let since = app.trust.since_of(&app.clock, &known.machine_id);
         let then = decide(&known, app.hub.holds(&known.machine_id), since, now);
         if (then.connection, then.linked) != (known.connection, known.linked) {
             overdue.push(known.machine_id);

@@ -141,6 +141,11 @@ impl Store {
         self.written.rows.load(Ordering::Relaxed)
     }
 
+    /// How many changes wait for the writer.
+    pub fn waiting(&self) -> usize {
+        self.writes.max_capacity() - self.writes.capacity()
+    }
+
     /// The database's file.
     pub fn path(&self) -> &Path {
         &self.path

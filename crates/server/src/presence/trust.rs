@@ -1,9 +1,12 @@
 //! From when on silence of a machine means something. A server that was down, asleep, whose clock was
 //! set, or that could not write, has not listened meanwhile: then nobody's silence counts.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use teamlamp_clock::{Clock, Moment};
 use teamlamp_wire::Millis;
+use teamlamp_wire::id::MachineId;
+use teamlamp_wire::limits::ONLINE_MS;
 
 /// How far the wall clock may leave the monotonic one between two looks before it was set or the
 /// computer slept.
@@ -11,7 +14,11 @@ const JUMP_MS: i64 = 5_000;
 
 /// Since when this server has listened without a gap. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct Trust(Arc<Mutex<Seen>>);
+pub struct Trust {
+    seen: Arc<Mutex<Seen>>,
+    /// When machines were last heard whose report could not be written.
+    unwritten: Arc<Mutex<BTreeMap<MachineId, Millis>>>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
@@ -24,19 +31,36 @@ impl Trust {
     /// A server that begins to listen now.
     pub fn new(clock: &Clock) -> Self {
         let now = clock.now_ms();
-        Self(Arc::new(Mutex::new(Seen { since: now, wall: now, monotonic: clock.monotonic() })))
+        let seen = Seen { since: now, wall: now, monotonic: clock.monotonic() };
+        Self { seen: Arc::new(Mutex::new(seen)), unwritten: Arc::default() }
     }
 
     /// Since when the server has listened, by its wall clock.
     pub fn since(&self, clock: &Clock) -> Millis {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = look(*seen, clock.now_ms(), clock.monotonic());
         seen.since
     }
 
     /// The server could not do its work until now.
     pub fn begin_again(&self, clock: &Clock) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).since = clock.now_ms();
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).since = clock.now_ms();
+    }
+
+    /// A machine's report came and the store failed to take it: it is no silence of that machine's.
+    pub fn heard(&self, clock: &Clock, machine: &MachineId) {
+        let now = clock.now_ms();
+        let mut unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        // Older ones keep nobody any more, so what is remembered is bounded by who reports.
+        unwritten.retain(|_, at| (now - *at).abs() < ONLINE_MS);
+        unwritten.insert(machine.clone(), now);
+    }
+
+    /// Since when the silence of a machine counts.
+    pub fn since_of(&self, clock: &Clock, machine: &MachineId) -> Millis {
+        let since = self.since(clock);
+        let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        unwritten.get(machine).map_or(since, |at| since.max((*at).min(clock.now_ms())))
     }
 }
 

@@ -14,6 +14,7 @@ mod heartbeat;
 mod history;
 mod kit;
 mod link;
+mod link_writes;
 mod long_poll;
 mod notes;
 mod presence;

@@ -3,6 +3,7 @@
 use crate::kit::{Frame, Live, Stream};
 use serde_json::{Value, json};
 use std::time::Duration;
+use teamlamp_server::store::Effects;
 
 const KINDS: &str = "machine.online,machine.unlinked,machine.offline";
 
@@ -213,4 +214,59 @@ async fn a_stream_of_presence_begins_and_lives_as_one_of_events_does() {
     assert_eq!(stream.comments, before);
     assert!(stream.is_silent(Duration::from_millis(15_200)).await);
     assert_eq!(stream.comments, before + 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_that_the_store_fails_to_take_make_nobody_offline() {
+    let live = Live::paused().await;
+    let (mut machine, mut silent) = (live.machine("one").await, live.machine("two").await);
+    live.beat(&mut machine, &[], None).await;
+    live.beat(&mut silent, &[], None).await;
+    let mut link = live.link(&machine).await;
+    let other = rusqlite::Connection::open(live.world.server.app().store.path()).unwrap();
+    for (broken, mended) in [
+        (
+            "CREATE TRIGGER broken BEFORE UPDATE ON machine_heartbeat_state
+             BEGIN SELECT RAISE(ABORT, 'on purpose'); END",
+            "DROP TRIGGER broken",
+        ),
+        // Here the store can't even say whose heartbeat it is.
+        ("ALTER TABLE credentials RENAME TO away", "ALTER TABLE away RENAME TO credentials"),
+    ] {
+        other.execute_batch(broken).unwrap();
+        let forget = Effects { callers: true, ..Effects::default() };
+        live.world.server.app().hub.wake(forget);
+        for _ in 0..4 {
+            link.live_for(15_000).await;
+            let body = machine.report(&[], None);
+            live.send(&machine, &body).await.refused(500, "internal");
+        }
+        other.execute_batch(mended).unwrap();
+        assert_eq!(live.connection(&machine).await, "online", "it was heard: {broken}");
+        live.beat(&mut machine, &[], None).await;
+        if mended.starts_with("DROP") {
+            assert_eq!(live.connection(&silent).await, "offline", "of others that says nothing");
+        }
+    }
+    let told = live.told("machine.offline").await;
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["resource"]["id"], json!(silent.id()));
+}
+
+#[tokio::test]
+async fn a_rename_changes_nothing_of_presence() {
+    let live = Live::real().await;
+    let mut machine = live.machine("one").await;
+    live.beat(&mut machine, &[], None).await;
+    let _link = live.link(&machine).await;
+    let path = format!("machines/{}", machine.id());
+    let revision = live.get(&path).await.data()["revision"].as_i64().unwrap();
+    let ask = live.world.ask("PATCH", live.path(&path)).json(&json!({ "name": "uno" }));
+    let renamed = ask.by(&live.owner.token).if_match(revision).send().await;
+    assert_eq!((&renamed.data()["name"], &renamed.data()["connection"]), (&json!("uno"), &json!("online")));
+    let listed = live.get("machines").await.items()[0].clone();
+    assert_eq!((&listed["name"], &listed["connection"]), (&json!("uno"), &json!("online")));
+    let mut stream = live.stream("machines/events").await;
+    let (machines, _) = snapshot(&mut stream).await;
+    assert_eq!((&machines[0]["name"], &machines[0]["connection"]), (&json!("uno"), &json!("online")));
 }
