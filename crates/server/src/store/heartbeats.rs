@@ -97,10 +97,13 @@ pub fn note_return(tx: &Tx<'_>, machine: &MachineId, incarnation: &str) -> Resul
     Ok(changed > 0)
 }
 
-/// Notes that a run was replaced, and forgets all but the newest 16.
+/// Notes that a run was replaced, and forgets all but the newest 16. The newest is the last one to be
+/// noted, also within a millisecond and after the clock was set back.
 pub fn supersede(tx: &Tx<'_>, machine: &MachineId, incarnation: &str) -> Result<(), ApiError> {
     tx.prepare_cached(
-        "INSERT INTO machine_incarnations (machine_id, incarnation_id, replaced_at) VALUES (?1, ?2, ?3)
+        "INSERT INTO machine_incarnations (machine_id, incarnation_id, replaced_at)
+         SELECT ?1, ?2, max(?3, coalesce(max(replaced_at) + 1, 0))
+         FROM machine_incarnations WHERE machine_id = ?1
          ON CONFLICT DO UPDATE SET replaced_at = excluded.replaced_at",
     )?
     .execute(params![machine.as_str(), incarnation, tx.now_ms])?;

@@ -349,3 +349,48 @@ async fn absent_activity_stays_and_an_empty_one_clears() {
     let gone = live.register(&machine, &["m"]).await;
     assert_eq!(live.get(&format!("sessions/{}", gone[0])).await.data()["turn"], "unknown");
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_last_sixteen_runs_are_those_that_came_last_though_no_time_passed_or_it_went_back() {
+    let live = Live::paused().await;
+    let machine = live.machine("one").await;
+    let run = |number: usize| Machine { run: format!("run-{number:02}"), sequence: 0, ..machine.clone() };
+    for number in 0..18 {
+        if number == 9 {
+            live.clock().jump(-3_600_000);
+        }
+        live.beat(&mut run(number), &[], None).await;
+    }
+    for number in (1..17).rev() {
+        let mut old = run(number);
+        let body = old.report(&[], None);
+        live.send(&old, &body).await.refused(409, "conflict");
+    }
+    let mut forgotten = run(0);
+    live.beat(&mut forgotten, &[], None).await;
+}
+
+#[tokio::test]
+async fn a_report_that_differs_is_the_last_word_on_all_that_it_names() {
+    let live = Live::real().await;
+    let mut machine = live.machine("one").await;
+    let session = live.register(&machine, &["n", "m"]).await.remove(0);
+    let bindings = [machine.binding("b", "n"), machine.binding("c", "m")];
+    let waits = json!({ "harness": "codex", "native_id": "n", "turn": "waiting_input", "since": null });
+    live.beat(&mut machine, &bindings, Some(std::slice::from_ref(&waits))).await;
+    let turn = async || live.get(&format!("sessions/{session}")).await.data()["turn"].clone();
+    assert_eq!(turn().await, "waiting_input");
+    let event = json!({ "kind": "session.turn", "resource": { "kind": "session", "id": session },
+                        "data": { "to": "idle", "since": null } });
+    let told = live.post_by(machine.token(), "events", &json!({ "events": [event] })).await;
+    assert_eq!(told.status, 201, "{}", told.text);
+    assert_eq!(turn().await, "idle");
+    // The same report as the last one is told apart by its digest alone.
+    live.beat(&mut machine, &bindings, Some(&[waits.clone()])).await;
+    let both = [waits, activity("m", "idle", 5)];
+    live.beat(&mut machine, &bindings, Some(&both)).await;
+    assert_eq!(turn().await, "waiting_input");
+    let rows = live.rows_written().await;
+    live.beat(&mut machine, &bindings, Some(&both)).await;
+    assert_eq!(live.rows_written().await - rows, 2, "and said again it writes two rows");
+}
