@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that can't go on ends there")]
 
 mod certificate;
+mod connections;
 mod origins;
 mod proxies;
 mod tls;
