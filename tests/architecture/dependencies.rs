@@ -48,6 +48,8 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["teamlamp-server", "teamlamp-connector"], "only stores know SQL"),
     ("keyring", &["teamlamp-connector"], "custody is one place"),
     ("reqwest", &["teamlamp-client"], "one client, so one policy for TLS, proxies and redirects"),
+    ("mdns-sd", &["teamlamp-server", "teamlamp-connector"], "one announces, the other looks"),
+    ("rcgen", &["teamlamp-server"], "certificates are made in one place"),
     ("notify", &["teamlamp-connector"], "files are watched in one place"),
     ("rand", &["teamlamp-clock"], "randomness has one gate"),
     ("anyhow", &["teamlamp-testkit", "teamlamp-load"], "libraries have typed errors"),

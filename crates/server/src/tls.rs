@@ -125,7 +125,7 @@ impl Tls {
                 }
             },
             Source::Files(files) => {
-                let (mut seen, mut told) = (files.identity(), None);
+                let (mut seen, mut told) = (files.first, None);
                 loop {
                     clock.sleep(LOOK).await;
                     let now = files.identity();

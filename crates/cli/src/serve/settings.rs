@@ -213,6 +213,26 @@ mod tests {
     }
 
     #[test]
+    fn the_example_names_every_setting() {
+        let example = include_str!("../../../../packaging/teamlamp.toml");
+        let shown =
+            |line: &'static str| line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+        let all: Vec<&str> = example.lines().map(shown).collect();
+        let file: File = toml::from_str(&all.join("\n")).unwrap();
+        let set = [
+            file.data.is_some(),
+            file.listen.is_some(),
+            file.lan,
+            file.name.is_some(),
+            file.origin.is_some(),
+        ];
+        let files = [file.tls_cert.is_some(), file.tls_key.is_some(), file.metrics_token.is_some()];
+        let lists = [&file.hosts, &file.trusted_proxies, &file.cors_origins].map(|list| !list.is_empty());
+        let bounds = [file.connections.is_some(), file.connections_per_address.is_some()];
+        assert!([&set[..], &files, &lists, &bounds].concat().iter().all(|it| *it), "{all:?}");
+    }
+
+    #[test]
     fn for_the_local_network_it_listens_everywhere_and_encrypts() {
         let read = config("--lan").unwrap();
         assert_eq!(read.listen.unwrap().to_string(), "[::]:8720");

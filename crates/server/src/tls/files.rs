@@ -17,6 +17,8 @@ const LARGEST_BYTES: u64 = 1 << 20;
 pub(super) struct Files {
     certificate: PathBuf,
     key: PathBuf,
+    /// What they were before they were first read: a change in between is none that goes unseen.
+    pub(super) first: [Identity; 2],
 }
 
 /// What tells a file from the one that was there before, without reading it.
@@ -25,7 +27,8 @@ pub(super) struct Identity(Option<(u64, Option<SystemTime>, u64)>);
 
 impl Files {
     pub(super) fn new(certificate: &Path, key: &Path) -> Self {
-        Self { certificate: certificate.to_owned(), key: key.to_owned() }
+        let first = [certificate, key].map(identity);
+        Self { certificate: certificate.to_owned(), key: key.to_owned(), first }
     }
 
     /// What both files are now. Links are followed: a tool that renews certificates changes where one
