@@ -144,12 +144,13 @@ async fn live(reader: &mut Reader, wait: Duration) -> Answer {
     let clock = reader.app().clock.clone();
     let until = clock.monotonic() + wait;
     let end = reader.app().tasks.token().clone();
-    let mut waited = false;
+    let (mut waited, mut over) = (false, false);
     loop {
         let before = reader.cursor();
         match round(reader).await {
             Err(end) => return Answer::end(&end),
             Ok(found) if !found.frames.is_empty() => return found.answer(reader, before.filter(|_| waited)),
+            Ok(_) if over => return Answer { frames: Vec::new(), cursor: reader.cursor() },
             Ok(_) => waited = true,
         }
         tokio::select! {
@@ -157,7 +158,11 @@ async fn live(reader: &mut Reader, wait: Duration) -> Answer {
             // A server that ends does not wait for idle readers.
             () = end.cancelled() => return Answer { frames: Vec::new(), cursor: reader.cursor() },
             () = reader.woken() => {}
-            () = clock.sleep_until(until) => return Answer { frames: Vec::new(), cursor: reader.cursor() },
+            () = clock.sleep_until(until) => {
+                // The wake-up for what came meanwhile may be lost: the table is looked at once more.
+                reader.doubt();
+                over = true;
+            }
         }
     }
 }

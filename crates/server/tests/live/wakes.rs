@@ -68,6 +68,23 @@ async fn a_stream_and_a_poll_that_begin_see_what_nobody_was_woken_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_poll_that_nobody_wakes_looks_once_more_before_it_answers() {
+    let live = Live::paused().await;
+    let mut reading = live.stream("events").await;
+    let cursor = reading.settled().await.last().unwrap().cursor().to_owned();
+    let query = format!("events?after={cursor}&wait=10");
+    let ask = live.world.get(live.path(&query)).by(&live.owner.token);
+    let poll = ask.header("accept", "application/json").from("127.0.0.1").send();
+    let publish = async {
+        live.pass(4_000).await;
+        publish_unheard(&live).await
+    };
+    let (answer, sequence) = tokio::join!(poll, publish);
+    assert_eq!(answer.body["frames"][1]["sequence"], json!(sequence), "{}", answer.text);
+    assert_eq!(answer.body["frames"][0]["type"], "checkpoint", "it had waited: the past ended before");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_floor_holds_while_somebody_reads() {
     let live = Live::paused().await;
     let mut reading = live.stream("events").await;
