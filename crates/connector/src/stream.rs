@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use teamlamp_client::{Ending, Followed};
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
-use teamlamp_wire::event::Event;
+use teamlamp_wire::event::{self, Event, KindOf, kind_of};
 use teamlamp_wire::frame::{Frame, ResyncReason};
 use teamlamp_wire::limits::DOOR_FRAMES;
 use tokio::sync::watch;
@@ -177,7 +177,9 @@ impl Inner {
                 self.snapshot_at = now;
             }
             Frame::Event { sequence, cursor, data } => {
-                if let Some(current) = &mut self.current {
+                if let Some(current) = &mut self.current
+                    && (everybody_reads(&data.kind) || !current.contains_key(&resource(data)))
+                {
                     current.insert(resource(data), (*sequence, data.clone()));
                 }
                 self.tip = Some(cursor.clone());
@@ -225,6 +227,12 @@ impl Inner {
     fn age(&self, at: Millis, now: Millis) -> Option<i64> {
         self.live_since.is_none_or(|since| at < since).then(|| now.saturating_sub(at).max(0))
     }
+}
+
+/// Whether every member may read events of a kind. What not everybody may, a server's snapshot shows only
+/// where its resource has nothing else.
+fn everybody_reads(kind: &str) -> bool {
+    !matches!(kind_of(kind), Some(KindOf::Listed(row)) if row.reader != event::Reader::Member)
 }
 
 fn resource(event: &Event) -> Resource {

@@ -117,6 +117,27 @@ async fn a_session_that_somebody_took_is_one_resource_with_its_newest_event() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clone_is_told_and_its_machine_stays_what_it_was() {
+    let (_clock, hub) = hub(10);
+    let cloned = |resource: &str| {
+        let mut data = event("evt_3", resource);
+        data.kind = "machine.cloned".into();
+        frame(Frame::Event { sequence: 3, cursor: "c3".into(), data })
+    };
+    snapshot(&hub, &["m1"], "c0");
+    hub.take(&cloned("m1"));
+    let mut reader = hub.read(None).unwrap();
+    reader.next().await.unwrap();
+    let Followed::Frame { frame: Frame::SnapshotItem { sequence, data }, .. } =
+        reader.next().await.unwrap().what
+    else {
+        panic!("no item")
+    };
+    assert_eq!((sequence, data.kind.as_str()), (0, "machine.online"), "as a snapshot of the server shows it");
+    assert_eq!(said(&mut hub.read(Some("c0")).unwrap()).await, ["3"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_whose_frames_went_past_it_is_told_to_come_back() {
     let (_clock, hub) = hub(3);
     snapshot(&hub, &[], "c0");
