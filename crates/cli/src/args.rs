@@ -60,6 +60,9 @@ pub(crate) enum Command {
     Resume,
     /// Leave a team: revoke this machine there, and forget its secrets.
     Leave(Leave),
+    /// The team server's data: backups, numbers, upkeep.
+    #[command(subcommand)]
+    Server(Server),
     /// Write shell completions or the manual page to standard output.
     #[command(hide = true)]
     Generate(Generate),
@@ -103,6 +106,9 @@ pub(crate) struct Serve {
     /// How many of them from one address other than this computer's [default: 1000].
     #[arg(long, value_name = "NUMBER", env = "TEAMLAMP_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<usize>,
+    /// How the log on standard error is written; TEAMLAMP_LOG says what is logged [default: text].
+    #[arg(long, value_name = "FORMAT", env = "TEAMLAMP_LOG_FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
     /// A TOML file with the settings above under the same names (tls_cert, trusted_proxies, …), and
     /// metrics_token, which is no argument since it is a secret (or TEAMLAMP_METRICS_TOKEN).
     #[arg(long, value_name = "FILE", env = "TEAMLAMP_CONFIG")]
@@ -116,6 +122,66 @@ pub(crate) struct Serve {
     /// What this machine is called in that team (default: the computer's name).
     #[arg(long, value_name = "NAME", requires = "init_team")]
     pub(crate) machine: Option<String>,
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Where a server's data lies.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Data {
+    /// The server's data folder (default: `server` in this install's home).
+    #[arg(long, value_name = "DIR", env = "TEAMLAMP_DATA")]
+    pub(crate) data: Option<PathBuf>,
+    /// The server's TOML file, which may name the folder.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Server {
+    /// Copy the database and its keys into one file, whether the server runs or not. The file is a secret.
+    Backup {
+        /// The new file; its folder must be there.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Overwrite a file that is there.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        at: Data,
+    },
+    /// Put a backup in place, while no server runs. Clients begin again with a snapshot.
+    Restore {
+        /// The backup.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// Replace the data that is there; it is kept aside in the same folder.
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        at: Data,
+    },
+    /// What is stored: sizes, rows, teams, and what maintenance has left to do.
+    Stats {
+        #[command(flatten)]
+        at: Data,
+    },
+    /// Run maintenance to its end and look for damage, while no server runs.
+    Maintain {
+        /// Only look for damage; also beside a server that runs.
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        at: Data,
+    },
 }
 
 #[derive(Debug, clap::Args)]

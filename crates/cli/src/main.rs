@@ -16,6 +16,7 @@ mod out;
 mod pause;
 mod publish;
 mod serve;
+mod server;
 mod sessions;
 mod setup;
 mod status;
@@ -23,7 +24,7 @@ mod stop;
 mod table;
 mod words;
 
-use args::{Args, Command, EventsCommand};
+use args::{Args, Command, EventsCommand, LogFormat};
 use clap::Parser;
 use fail::Fail;
 use out::Out;
@@ -32,7 +33,11 @@ use std::time::Duration;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    setup::log();
+    let log_format = match &args.command {
+        Command::Serve(serve) => serve.log_format.unwrap_or_default(),
+        _ => LogFormat::Text,
+    };
+    setup::log(log_format);
     let out = Out::new(args.json);
     let done = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -71,6 +76,7 @@ async fn run(args: Args, out: &Out) -> Result<(), Fail> {
         Command::Pause(it) => pause::pause(&it, context, out).await,
         Command::Resume => pause::resume(context, out).await,
         Command::Leave(it) => leave::run(&it, context, out).await,
+        Command::Server(it) => server::run(&it, out).await,
         Command::Generate(it) => generate::run(&it, out),
     }
 }

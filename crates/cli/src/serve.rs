@@ -1,7 +1,7 @@
 //! `teamlamp serve`: hosts the team server until it is asked to stop, and with `--init-team` makes the
 //! first team on it.
 
-mod settings;
+pub(crate) mod settings;
 
 use crate::args::Serve;
 use crate::fail::Fail;

@@ -1,5 +1,6 @@
 //! What a command begins with: this install from its environment, and the team that is meant.
 
+use crate::args::LogFormat;
 use crate::fail::Fail;
 use crate::out::Out;
 use std::sync::Arc;
@@ -13,12 +14,16 @@ use teamlamp_connector::{Context, Custody, Home, Install, Server, claim};
 const PROGRAM: &str = concat!("teamlamp ", env!("CARGO_PKG_VERSION"));
 
 /// Logs to standard error what `TEAMLAMP_LOG` asks for; else what is wrong, but for what a command says itself.
-pub(crate) fn log() {
+pub(crate) fn log(format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TEAMLAMP_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,teamlamp_connector::contexts=off"));
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr())
         && teamlamp_wire::words::color_is_allowed(std::env::var_os("NO_COLOR").as_deref());
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(std::io::stderr).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(ansi).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
 }
 
 /// The home that the environment names.

@@ -41,6 +41,8 @@ pub struct Parts {
     pub known: crate::access::auth::Known,
     /// The requests with an idempotency key that are under way.
     pub flights: crate::access::idempotency::Flights,
+    /// What the server counts of itself.
+    pub metrics: crate::metrics::Metrics,
     /// Whether the store could be written lately.
     pub ready: crate::health::Ready,
     /// The host names that are answered to.

@@ -83,7 +83,9 @@ pub async fn answer(app: App, mut peer: Peer, mut request: Request<Incoming>) ->
         Ok(reply) => (reply.status(), None),
         Err(refusal) => (refusal.status, refusal.detail.clone()),
     };
-    let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let took = begun.elapsed();
+    app.metrics.request(seen.operation, status, took);
+    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     let Seen { operation, caller, credential } = seen;
     let address = peer.remote;
     if let Some(detail) = detail {

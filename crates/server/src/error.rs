@@ -1,5 +1,6 @@
 //! Refusals and faults: a code for programs, a sentence for people, a detail for the log.
 
+use crate::store::Fault;
 use serde_json::{Value, json};
 use teamlamp_wire::envelope::{ErrorBody, ErrorCode};
 use teamlamp_wire::id::TeamId;
@@ -25,6 +26,8 @@ pub struct Refusal {
     pub allow: Option<String>,
     /// The team whose admins read of the refusal, where the path names none.
     pub team: Option<TeamId>,
+    /// Where the store itself fails: how.
+    pub fault: Option<Fault>,
 }
 
 impl ApiError {
@@ -37,6 +40,7 @@ impl ApiError {
             retry_after_seconds: None,
             allow: None,
             team: None,
+            fault: None,
         }))
     }
     /// What is said.
@@ -130,23 +134,9 @@ impl std::ops::DerefMut for ApiError {
 
 impl From<rusqlite::Error> for ApiError {
     fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode as Sqlite;
-        match error.sqlite_error_code() {
-            Some(Sqlite::DiskFull) => Self::unavailable(
-                "The server's disk is full: its owner must make room. Reading goes on.",
-                error,
-            ),
-            Some(Sqlite::ReadOnly) => {
-                Self::unavailable("The server's database is read-only: its owner must mend that.", error)
-            }
-            Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => {
-                Self::unavailable("The server's database is locked by another program: try again.", error)
-            }
-            Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) => Self::unavailable(
-                "The server can't reach its database: its owner must look at the disk.",
-                error,
-            ),
-            _ => Self::internal(error),
+        match Fault::of(&error) {
+            Some(fault) => fault.refusal(error),
+            None => Self::internal(error),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::request::{Call, Reply};
-use crate::store::{Tx, meta};
+use crate::store::{Fault, Tx, meta};
 use std::time::Duration;
 use teamlamp_clock::Moment;
 
@@ -38,5 +38,9 @@ pub async fn ready(call: Call) -> Result<Reply, ApiError> {
         }
     };
     found?;
+    // Other pages can be written; what stands on the damaged one can't be read.
+    if app.store.fault() == Some(Fault::Corrupt) {
+        return Err(Fault::Corrupt.refusal("a damaged page was met"));
+    }
     Ok(Reply::Json { status: 200, body: r#"{"status":"ready"}"#.into(), etag: None })
 }

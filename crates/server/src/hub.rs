@@ -127,6 +127,11 @@ impl Hub {
         }
     }
 
+    /// The machines whose link this process holds.
+    pub fn held(&self) -> Vec<MachineId> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
     /// Waits until presence may have a new moment at which time alone changes it.
     pub async fn presence_due(&self) {
         self.presence_due.notified().await;

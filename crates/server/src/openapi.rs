@@ -116,6 +116,7 @@ fn success(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> V
     let (kind, schema) = match route.gives {
         Gives::Nothing => return json!({ "description": "Done." }),
         Gives::Upgrade => return json!({ "description": "The connection is a WebSocket from here on." }),
+        Gives::Text => ("text/plain", json!({ "type": "string" })),
         Gives::Bare(of) => ("application/json", of(generator).to_value()),
         Gives::One(of) => ("application/json", envelope(json!({ "data": of(generator).to_value() }))),
         Gives::List(of) => {

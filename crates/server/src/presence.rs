@@ -2,6 +2,7 @@
 //! true in the transaction of whatever changed the facts, and a timer calls it when time alone has
 //! (spec 02). Each transition is written with its event.
 
+pub mod reconcile;
 pub mod stream;
 pub mod trust;
 

@@ -5,7 +5,7 @@ use crate::request::Handler;
 use crate::sessions::{attention, follow, list as session_list, register};
 use crate::{
     audit, capabilities, credentials, enrollment, events, health, heartbeat, invitations, link, machines, me,
-    members, notes, openapi, presence, teams,
+    members, metrics, notes, openapi, presence, teams,
 };
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -53,6 +53,8 @@ pub fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
 pub enum Gives {
     /// 204.
     Nothing,
+    /// Plain text.
+    Text,
     /// JSON without an envelope.
     Bare(SchemaOf),
     /// One result in its envelope.
@@ -138,6 +140,12 @@ impl Route {
         self.status = 200;
         self
     }
+    /// Answers 200 with plain text.
+    const fn text(mut self) -> Self {
+        self.gives = Gives::Text;
+        self.status = 200;
+        self
+    }
     /// Answers 200 with one result.
     const fn one(mut self, of: SchemaOf) -> Self {
         self.gives = Gives::One(of);
@@ -207,6 +215,7 @@ macro_rules! h {
 pub static ROUTES: &[Route] = &[
     Route::new("health.alive", Method::GET, "/healthz", h!(health::alive)).needs(Needs::Probe).bare(ANY),
     Route::new("health.ready", Method::GET, "/readyz", h!(health::ready)).needs(Needs::Probe).bare(ANY),
+    Route::new("metrics.read", Method::GET, "/metrics", h!(metrics::read)).needs(Needs::Nothing).text(),
     Route::new("openapi.read", Method::GET, "/v1/openapi.json", h!(openapi::read))
         .needs(Needs::Nothing)
         .bare(ANY),

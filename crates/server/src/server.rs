@@ -6,7 +6,7 @@ use crate::announce::announce;
 use crate::app::{App, Parts};
 use crate::config::{Config, Encryption};
 use crate::dispatch::Peer;
-use crate::folder::{DATABASE, Held, HoldFault};
+use crate::folder::{DATABASE, Held, HoldFault, network_file_system};
 use crate::hub::Hub;
 use crate::invitations::first_owner;
 use crate::keys::Keys;
@@ -38,6 +38,14 @@ pub enum StartError {
     /// Another server has the same data.
     #[error("another server is running with the data in {path}: stop that one, or name another folder")]
     InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A restore was cut off between the old files and the new ones.
+    #[error(
+        "a restore into {path} was cut off: run `teamlamp server restore --force` again, with the same file and data folder"
+    )]
+    Unfinished {
         /// The folder.
         path: PathBuf,
     },
@@ -107,7 +115,16 @@ impl Server {
         let folder = Held::take(&config.data).map_err(|fault| match fault {
             HoldFault::InUse => StartError::InUse { path: config.data.clone() },
             HoldFault::Unwritable(cause) => StartError::Folder { path: config.data.clone(), cause },
+            HoldFault::Unfinished => StartError::Unfinished { path: config.data.clone() },
         })?;
+        if let Some(kind) = network_file_system(folder.path()) {
+            tracing::warn!(
+                kind,
+                data = %folder.path().display(),
+                "the data folder is on a network file system, where a database may be locked or damaged: \
+                 move it to a disk of this computer"
+            );
+        }
         let keys = Keys::open(folder.path(), &config.chance)
             .map_err(|cause| StartError::Keys { path: folder.path().join(crate::keys::FILE), cause })?;
         // Listening comes before the database: a port in use must not cost a migration.
@@ -140,6 +157,7 @@ impl Server {
             limits: crate::access::rate_limit::Limits::default(),
             known: crate::access::auth::Known::default(),
             flights: crate::access::idempotency::Flights::default(),
+            metrics: crate::metrics::Metrics::default(),
             ready: crate::health::Ready::default(),
             streams: crate::events::places::Places::default(),
             tails: crate::events::tail::Tails::default(),

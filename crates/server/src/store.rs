@@ -3,9 +3,13 @@
 
 pub mod attention;
 pub mod audit;
+pub mod backfill;
+pub mod copy;
 pub mod credentials;
 pub mod events;
+mod fault;
 pub mod heartbeats;
+pub mod history;
 pub mod idempotency;
 pub mod invitations;
 pub mod machines;
@@ -15,19 +19,22 @@ mod migrate;
 pub mod notes;
 pub mod presence;
 pub mod sessions;
+pub mod stats;
 pub mod streams;
 pub mod teams;
 pub mod upkeep;
 mod writer;
+mod written;
 
+pub use fault::{Fault, Faults};
 pub use migrate::OpenError;
 pub use writer::{Effects, Tx};
+pub use written::Written;
 
 use crate::error::ApiError;
 use crate::hub::Hub;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use teamlamp_clock::{Clock, Tasks};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -50,7 +57,8 @@ pub struct Store {
     run: Run,
     path: PathBuf,
     writes: mpsc::Sender<Box<dyn writer::Job>>,
-    written: Arc<writer::Written>,
+    written: Arc<Written>,
+    faults: Arc<Faults>,
     readers: Arc<Mutex<Vec<Connection>>>,
     places: Arc<Semaphore>,
 }
@@ -63,7 +71,7 @@ impl Store {
     pub fn open(path: &Path, run: Run, clock: Clock, hub: Hub, tasks: &Tasks) -> Result<Self, OpenError> {
         let connection = migrate::open(path, clock.now_ms())?;
         let (writes, waiting) = mpsc::channel(WAITING_WRITES);
-        let written = Arc::new(writer::Written::default());
+        let (written, faults) = (Arc::new(Written::default()), Arc::new(Faults::of(path)));
         let writer = writer::Writer {
             connection,
             wal: writer::Wal::of(path),
@@ -71,6 +79,7 @@ impl Store {
             clock,
             hub,
             written: written.clone(),
+            faults: faults.clone(),
         };
         tasks.spawn_to_end("store writer", writer::run(writer, waiting, tasks.token().clone()));
         Ok(Self {
@@ -78,6 +87,7 @@ impl Store {
             path: path.to_owned(),
             writes,
             written,
+            faults,
             readers: Arc::default(),
             places: Arc::new(Semaphore::new(READERS)),
         })
@@ -123,27 +133,78 @@ impl Store {
             }
             result
         };
+        self.blocking(work).await?.map_err(|fault| self.faults.met(fault, false))
+    }
+
+    /// Runs work that blocks where this store's transactions run.
+    async fn blocking<T, F>(&self, work: F) -> Result<T, ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
         match self.run {
-            Run::Inline => work(),
+            Run::Inline => Ok(work()),
             #[expect(clippy::disallowed_methods, reason = "one reading, awaited here")]
-            Run::Blocking => tokio::task::spawn_blocking(work).await.map_err(ApiError::internal)?,
+            Run::Blocking => tokio::task::spawn_blocking(work).await.map_err(ApiError::internal),
         }
     }
 
-    /// How many transactions were committed: fewer than changes, since those that wait are committed
-    /// together.
-    pub fn commits(&self) -> u64 {
-        self.written.commits.load(Ordering::Relaxed)
+    /// Copies what the log holds into the database, on a connection of its own; readers and the writer go
+    /// on meanwhile. A log that a reader kept from being used again, and that so grew over its bound, is
+    /// cut off.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn checkpoint(&self) -> Result<(), ApiError> {
+        let path = self.path.clone();
+        self.blocking(move || copy::checkpoint(&path)).await?.map_err(|fault| self.faults.met(fault, false))
     }
 
-    /// How many rows were inserted, changed or deleted since the start: what a benchmark counts.
-    pub fn rows_written(&self) -> u64 {
-        self.written.rows.load(Ordering::Relaxed)
+    /// Where a damaged page was met: reads the whole database, to find out whether that is still so.
+    /// Whether it is.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn look_for_damage(&self) -> Result<bool, ApiError> {
+        if !self.faults.is_corrupt() {
+            return Ok(false);
+        }
+        let path = self.path.clone();
+        if self.blocking(move || copy::is_sound(&path)).await?? {
+            self.faults.is_sound();
+        }
+        Ok(self.faults.is_corrupt())
+    }
+
+    /// What keeps the store from working, as far as its last use says.
+    pub fn fault(&self) -> Option<Fault> {
+        self.faults.current()
+    }
+
+    /// What the writer did, in numbers.
+    pub fn written(&self) -> &Written {
+        &self.written
     }
 
     /// How many changes wait for the writer.
     pub fn waiting(&self) -> usize {
         self.writes.max_capacity() - self.writes.capacity()
+    }
+
+    /// The bytes of the write-ahead log.
+    pub fn log_bytes(&self) -> u64 {
+        copy::log_bytes(&self.path)
+    }
+
+    /// How many transactions were committed: fewer than changes, since those that wait are committed
+    /// together.
+    pub fn commits(&self) -> u64 {
+        self.written.commits.get()
+    }
+
+    /// How many rows were inserted, changed or deleted since the start: what a benchmark counts.
+    pub fn rows_written(&self) -> u64 {
+        self.written.rows.get()
     }
 
     /// The database's file.

@@ -43,16 +43,26 @@ struct File {
     connections_per_address: Option<usize>,
 }
 
+/// Where the server's data lies: as flag or environment say, else the file, else the home.
+pub(crate) fn data_folder(data: Option<&Path>, config: Option<&Path>) -> Result<PathBuf, Fail> {
+    let of_file = config.map(read).transpose()?.and_then(|file| file.data);
+    folder(data.map(Path::to_owned).or(of_file))
+}
+
+fn folder(named: Option<PathBuf>) -> Result<PathBuf, Fail> {
+    match named {
+        Some(data) => Ok(data),
+        None => Ok(setup::home()?.path(DATA)),
+    }
+}
+
 /// What flags, environment, file and defaults say, in this order. `token` is the environment's.
 pub(super) fn config(args: &Serve, token: Option<String>) -> Result<Config, Fail> {
     let file = match &args.config {
         Some(path) => read(path)?,
         None => File::default(),
     };
-    let data = match args.data.clone().or(file.data) {
-        Some(data) => data,
-        None => setup::home()?.path(DATA),
-    };
+    let data = folder(args.data.clone().or(file.data))?;
     let listen = args.listen.or(file.listen);
     let mut config = Config::new(data, listen.unwrap_or_else(|| ([127, 0, 0, 1], PORT).into()));
     let name = args.name.clone().or(file.name).unwrap_or_else(|| suggested().machine);

@@ -94,6 +94,7 @@ pub fn append(
     }
     tx.after_commit(|effects| {
         effects.events.insert(team.clone());
+        effects.appended += 1;
     });
     Ok((id, next.sequence))
 }

@@ -5,14 +5,14 @@
 use crate::error::ApiError;
 use crate::events::authority::Authority;
 use crate::request::{Call, Reply};
-use crate::store::events::{self as rows, Stored, Wanted};
+use crate::store::events::{self as rows, Stored};
+use crate::store::history::{Wanted, look};
 use serde_json::Value;
 use teamlamp_wire::event::{KindFilter, Sequenced};
 use teamlamp_wire::id::SourceId;
 
-/// How many sequences one read looks through, and how many reads one request makes.
-const WINDOW: i64 = 1_000;
-const WINDOWS: usize = 10;
+/// How many bounded looks one request makes.
+const LOOKS: usize = 10;
 
 /// Handles `events.history`.
 ///
@@ -35,25 +35,25 @@ pub async fn list(call: Call) -> Result<Reply, ApiError> {
     };
     let mut before = before(&call)?.unwrap_or(i64::MAX).min(last + 1);
     let mut items: Vec<Sequenced> = Vec::new();
-    for _ in 0..WINDOWS {
-        let (team, wanted, after) = (team.clone(), wanted.clone(), (before - 1 - WINDOW).max(0));
-        let window = call.read(move |conn| rows::history(conn, &team, &wanted, (after, before))).await?;
-        for stored in window {
+    for _ in 0..LOOKS {
+        let (team, wanted) = (team.clone(), wanted.clone());
+        let found = call.read(move |conn| look(conn, &team, &wanted, before)).await?;
+        for stored in found.events {
             if !kinds.admits(&stored.kind) || !authority.may_read(&stored) {
                 continue;
             }
-            let found = sequenced(&stored)?;
-            if text.as_ref().is_some_and(|text| !mentions(&found, text)) {
+            let item = sequenced(&stored)?;
+            if text.as_ref().is_some_and(|text| !mentions(&item, text)) {
                 continue;
             }
             if items.len() == page.limit {
                 let next = items.last().map(|item| item.sequence.to_string());
                 return call.list(items, next);
             }
-            items.push(found);
+            items.push(item);
         }
-        before = after + 1;
-        if after == 0 {
+        before = found.from;
+        if before <= 1 {
             return call.list(items, None);
         }
     }

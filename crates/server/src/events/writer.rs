@@ -2,6 +2,7 @@
 
 use super::outlet::Inlet;
 use super::sse;
+use crate::app::App;
 use crate::request::Call;
 use crate::serve::Cut;
 use bytes::Bytes;
@@ -16,6 +17,7 @@ pub struct Writer {
     clock: Clock,
     last_sent: Moment,
     cut: Option<Cut>,
+    app: App,
 }
 
 /// Why a stream stops.
@@ -41,7 +43,13 @@ impl Writer {
         inlet.push_last(&sse::opening());
         let clock = call.app.clock.clone();
         let last_sent = clock.monotonic();
-        Self { inlet, clock, last_sent, cut: call.parts.extensions.get::<Cut>().cloned() }
+        Self {
+            inlet,
+            clock,
+            last_sent,
+            cut: call.parts.extensions.get::<Cut>().cloned(),
+            app: call.app.clone(),
+        }
     }
 
     /// Gives a message to the reader; false where it must wait for room first.
@@ -54,6 +62,7 @@ impl Writer {
         }
         let given = self.inlet.push(message);
         if given {
+            self.app.metrics.deliveries.add(1);
             self.last_sent = self.clock.monotonic();
         }
         Ok(given)
@@ -65,7 +74,10 @@ impl Writer {
     /// The reader went away, or made no room for 10 s.
     pub async fn room(&self, size: usize) -> Result<(), Stop> {
         match self.clock.within(ms(STREAM_SLOW_MS), self.inlet.room(size)).await {
-            None => Err(Stop::Slow),
+            None => {
+                self.app.metrics.slow_readers.add(1);
+                Err(Stop::Slow)
+            }
             Some(()) if self.inlet.is_gone() => Err(Stop::Gone),
             Some(()) => Ok(()),
         }

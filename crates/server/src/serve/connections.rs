@@ -47,6 +47,11 @@ impl Connections {
         open.all += 1;
         Some(Connected { connections: self.clone(), address })
     }
+
+    /// How many are open.
+    pub(crate) fn open(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).all
+    }
 }
 
 /// Whether an address is this computer's own. `::1` has lost its last bits in its /64.

@@ -1,4 +1,4 @@
-//! Rows of published events: writing, pages in order, current events, history.
+//! Rows of published events: writing, pages in order, current events.
 
 use super::Tx;
 use crate::error::ApiError;
@@ -74,17 +74,6 @@ pub struct Current {
     pub sequence: i64,
     /// Its kind.
     pub event_kind: String,
-}
-
-/// What a history asks for.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// The machine that an event concerns.
-    pub machine: Option<MachineId>,
-    /// The session that it is about.
-    pub session: Option<String>,
-    /// The principal who made it happen.
-    pub actor: Option<String>,
 }
 
 /// Takes the team's next sequence; `None` where there is no such team.
@@ -234,7 +223,7 @@ pub fn kept_between(conn: &Connection, team: &TeamId, after: i64, through: i64) 
 
 /// The columns of an event; the fourth says for whom alone one is whose kind the catalogue keeps for the
 /// machine's custodian and admins (a machine's custodian never changes).
-static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+pub(super) static COLUMNS: LazyLock<String> = LazyLock::new(|| {
     let kept = CATALOGUE.iter().filter(|row| row.reader == Reader::Custodian);
     let kept: Vec<String> = kept.map(|row| format!("'{}'", row.name)).collect();
     format!(
@@ -247,7 +236,7 @@ static COLUMNS: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The event's JSON is put together from its parts: actor and data are stored as JSON already.
-fn stored(team: &TeamId, row: &Row<'_>) -> rusqlite::Result<Stored> {
+pub(super) fn stored(team: &TeamId, row: &Row<'_>) -> rusqlite::Result<Stored> {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     let text = |column: usize| row.get_ref(column).and_then(|value| value.as_str().map_err(Into::into));
     let json = format!(
@@ -361,30 +350,5 @@ pub fn current(
             event_kind: row.get(4)?,
         })
     })?;
-    Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// Events of `(after, before)` that a history wants, newest first, at most `limit`.
-pub fn history(
-    conn: &Connection,
-    team: &TeamId,
-    wanted: &Wanted,
-    (after, before): (i64, i64),
-) -> Result<Vec<Stored>, ApiError> {
-    let sql = format!(
-        "SELECT {} FROM events e
-         WHERE e.team_id = ?1 AND e.sequence > ?2 AND e.sequence < ?3
-           AND (?4 IS NULL OR e.machine_id = ?4)
-           AND (?5 IS NULL OR (e.resource_kind = 'session' AND e.resource_id = ?5))
-           AND (?6 IS NULL OR e.actor_id = ?6)
-         ORDER BY e.sequence DESC",
-        *COLUMNS
-    );
-    let mut statement = conn.prepare_cached(&sql)?;
-    let machine = wanted.machine.as_ref().map(MachineId::as_str);
-    let rows = statement
-        .query_map(params![team.as_str(), after, before, machine, wanted.session, wanted.actor], |row| {
-            stored(team, row)
-        })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }

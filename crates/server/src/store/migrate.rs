@@ -1,6 +1,8 @@
 //! Opening the database: checks, the ordered migrations, a copy before each, a newer one refused.
 
+use crate::folder::{make_private, private_file};
 use rusqlite::{Connection, OptionalExtension};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Every migration, in order; never edited, only added to. Each is constant in cost: what old rows need
@@ -9,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/0001_initial.sql"),
     include_str!("../../migrations/0002_attention.sql"),
     include_str!("../../migrations/0003_event_aliases.sql"),
+    include_str!("../../migrations/0004_upkeep.sql"),
 ];
 
 /// How many copies from before migrations are kept.
@@ -82,7 +85,8 @@ fn version(connection: &Connection, path: &Path) -> Result<i64, OpenError> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(|error| explain(path, &error))
 }
 
-fn refuse_strange(connection: &Connection, path: &Path, known: i64) -> Result<(), OpenError> {
+/// Refuses a newer database and another program's; the schema.
+pub(super) fn refuse_strange(connection: &Connection, path: &Path, known: i64) -> Result<i64, OpenError> {
     let found = version(connection, path)?;
     if found > known {
         return Err(OpenError::Newer { path: path.to_owned(), found, known });
@@ -95,7 +99,12 @@ fn refuse_strange(connection: &Connection, path: &Path, known: i64) -> Result<()
         let cause = "it belongs to another program".to_owned();
         return Err(OpenError::Damaged { path: path.to_owned(), cause });
     }
-    Ok(())
+    Ok(found)
+}
+
+/// The newest schema that this program knows.
+pub(super) fn newest() -> i64 {
+    known(MIGRATIONS)
 }
 
 fn migrate(connection: &Connection, path: &Path, migrations: &[&str], now_ms: i64) -> Result<(), OpenError> {
@@ -115,11 +124,20 @@ fn migrate(connection: &Connection, path: &Path, migrations: &[&str], now_ms: i6
 
 /// A copy of the database as it was, beside it; the last two stay.
 fn keep_copy(connection: &Connection, path: &Path, from: i64, now_ms: i64) -> Result<(), rusqlite::Error> {
-    let copy = |stamp: &str| path.with_file_name(format!("before-migration-{stamp}.db"));
-    connection.execute("VACUUM INTO ?1", [copy(&format!("{from}-{now_ms}")).to_string_lossy()])?;
+    let copy = path.with_file_name(format!("before-migration-{from}-{now_ms}.db"));
+    let half = copy.with_extension("half");
+    // SQLite would make the file with the mode of any other: this one holds what the database holds.
+    let made = private_file().write(true).truncate(true).open(&half).and_then(|_| make_private(&half, 0o600));
+    made.map_err(|error| cannot_keep(&error))?;
+    connection.execute("VACUUM INTO ?1", [half.to_string_lossy()])?;
+    // Whole and on disk, or not there: a copy that was cut off must not push out one that was not.
+    let kept =
+        File::open(&half).and_then(|file| file.sync_all()).and_then(|()| std::fs::rename(&half, &copy));
+    kept.map_err(|error| cannot_keep(&error))?;
     let Some(folder) = path.parent().and_then(|p| std::fs::read_dir(p).ok()) else { return Ok(()) };
     let mut copies: Vec<PathBuf> = folder
         .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|p| p.extension().is_some_and(|end| end == "db"))
         .filter(|p| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with("before-migration-")))
         .collect();
     copies.sort_by_key(|p| p.metadata().and_then(|m| m.modified()).ok());
@@ -131,7 +149,12 @@ fn keep_copy(connection: &Connection, path: &Path, from: i64, now_ms: i64) -> Re
     Ok(())
 }
 
-fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
+fn cannot_keep(error: &std::io::Error) -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+    rusqlite::Error::SqliteFailure(code, Some(format!("no copy can be kept before the migration: {error}")))
+}
+
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode as Sqlite;
     let (path, cause) = (path.to_owned(), error.to_string());
     match error.sqlite_error_code() {

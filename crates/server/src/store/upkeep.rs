@@ -81,11 +81,99 @@ pub fn audit(tx: &Tx<'_>) -> Result<bool, ApiError> {
     )
 }
 
-/// Every team.
-pub fn teams(db: &Connection) -> Result<Vec<TeamId>, ApiError> {
-    let mut statement = db.prepare_cached("SELECT id FROM teams ORDER BY id")?;
-    let rows = statement.query_map([], |row| Ok(TeamId(row.get(0)?)))?;
+/// Whether the front of a table that expires from its front is over.
+pub const IDEMPOTENCY_DUE: &str =
+    "SELECT 1 FROM (SELECT expires_at FROM idempotency ORDER BY number LIMIT 500) WHERE expires_at <= ?1";
+/// Whether any credential ended long enough ago.
+pub const CREDENTIALS_DUE: &str = "SELECT 1 FROM credentials WHERE expires_at <= ?1 - 86400000";
+/// Whether any invitation ended by time long enough ago.
+pub const EXPIRED_INVITATIONS_DUE: &str = "SELECT 1 FROM invitations WHERE expires_at <= ?1 - 2592000000";
+/// Whether any invitation ended by use or by hand long enough ago.
+pub const ENDED_INVITATIONS_DUE: &str =
+    "SELECT 1 FROM invitations WHERE ended_at IS NOT NULL AND ended_at <= ?1 - 2592000000";
+/// Whether the front of the notes is over.
+pub const NOTES_DUE: &str =
+    "SELECT 1 FROM (SELECT at FROM machine_notes ORDER BY id LIMIT 500) WHERE at <= ?1 - 604800000";
+/// Whether the front of the audit is over.
+pub const AUDIT_DUE: &str =
+    "SELECT 1 FROM (SELECT at FROM audit ORDER BY number LIMIT 500) WHERE at <= ?1 - 31536000000";
+/// Whether a walk of old rows is not done.
+pub const BACKFILL_DUE: &str = "SELECT 1 FROM maintain_backfill WHERE done = 0 AND ?1 > 0";
+
+/// Whether a step has anything to do now, by its question: one row, read through the step's own key.
+pub fn is_due(db: &Connection, question: &str, now: Millis) -> Result<bool, ApiError> {
+    Ok(db.prepare_cached(question)?.exists([now])?)
+}
+
+/// Lets SQLite look whether its statistics of the tables are still true; it reads a bounded sample.
+pub fn optimize(tx: &Tx<'_>) -> Result<(), ApiError> {
+    tx.execute_batch("PRAGMA optimize(0x10002)")?;
+    Ok(())
+}
+
+const TEAMS_WITH_OLD_EVENTS: &str = "SELECT t.id FROM teams t
+    WHERE (SELECT e.written_at FROM events e
+           WHERE e.team_id = t.id AND e.sequence > t.pruned_through ORDER BY e.sequence LIMIT 1)
+          <= ?1 - t.retention_days * 86400000
+       OR t.deleted_through < t.pruned_through
+    ORDER BY t.id";
+
+const TEAMS_WITH_OLD_TRANSITIONS: &str = "SELECT t.id FROM teams t
+    WHERE (SELECT e.at FROM machine_presence_events e
+           WHERE e.team_id = t.id AND e.sequence > t.presence_pruned_through ORDER BY e.sequence LIMIT 1) <= ?1
+    ORDER BY t.id";
+
+fn teams(db: &Connection, sql: &str, cutoff: Millis) -> Result<Vec<TeamId>, ApiError> {
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([cutoff], |row| Ok(TeamId(row.get(0)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Teams whose oldest event is older than they keep it.
+pub fn teams_with_old_events(db: &Connection, now: Millis) -> Result<Vec<TeamId>, ApiError> {
+    teams(db, TEAMS_WITH_OLD_EVENTS, now)
+}
+
+/// Teams whose oldest transition is of a week ago.
+pub fn teams_with_old_transitions(db: &Connection, now: Millis) -> Result<Vec<TeamId>, ApiError> {
+    teams(db, TEAMS_WITH_OLD_TRANSITIONS, now - PRESENCE_EVENTS_KEPT_MS)
+}
+
+/// How many rows of a kind [`backlog`] counts at most.
+pub const COUNTED: i64 = 10_000;
+
+/// How much each step has to do now, by its name: for a person who asks, since it counts.
+pub fn backlog(db: &Connection, now: Millis) -> Result<Vec<(&'static str, i64)>, ApiError> {
+    let counted = |from: &str, cutoff: Millis| -> rusqlite::Result<i64> {
+        let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {from} LIMIT {COUNTED})");
+        db.query_row(&sql, [cutoff], |row| row.get(0))
+    };
+    let mut backlog = vec![
+        ("idempotency", counted("idempotency WHERE expires_at <= ?1", now)?),
+        ("credentials", counted("credentials WHERE expires_at <= ?1", now - CREDENTIAL_KEPT_MS)?),
+        ("expired_invitations", counted("invitations WHERE expires_at <= ?1", now - INVITATION_KEPT_MS)?),
+        ("ended_invitations", counted("invitations WHERE ended_at <= ?1", now - INVITATION_KEPT_MS)?),
+        ("notes", counted("machine_notes WHERE at <= ?1", now - notes::KEPT_MS)?),
+        ("audit", counted("audit WHERE at <= ?1", now - AUDIT_KEPT_MS)?),
+        (
+            "events",
+            counted(
+                "events e JOIN teams t ON t.id = e.team_id WHERE e.sequence > t.deleted_through
+                   AND e.written_at <= ?1 - t.retention_days * 86400000",
+                now,
+            )?,
+        ),
+        (
+            "presence_events",
+            counted("machine_presence_events WHERE at <= ?1", now - PRESENCE_EVENTS_KEPT_MS)?,
+        ),
+    ];
+    // A database of the first release has no walks yet.
+    let walks = "SELECT 1 FROM sqlite_schema WHERE name = 'maintain_backfill'";
+    if db.query_row(walks, [], |_| Ok(())).optional()?.is_some() {
+        backlog.push(("backfill", counted("maintain_backfill WHERE done = 0 AND ?1 > 0", now)?));
+    }
+    Ok(backlog)
 }
 
 /// A team's transitions of a week ago, from their front.

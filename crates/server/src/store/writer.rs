@@ -2,6 +2,8 @@
 //! and answers after the one commit. A failing one rolls back alone.
 
 use super::Run;
+use super::fault::{Fault, Faults};
+use super::written::Written;
 use crate::error::ApiError;
 use crate::hub::Hub;
 use rusqlite::Connection;
@@ -11,7 +13,6 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
 use teamlamp_wire::id::{CredentialId, MachineId, TeamId};
@@ -43,6 +44,8 @@ pub struct Effects {
     pub close_links: BTreeMap<MachineId, ClosingReason>,
     /// Machines that have something new to be told over their link.
     pub tell_links: BTreeSet<MachineId>,
+    /// How many events were written.
+    pub appended: u64,
 }
 
 impl Effects {
@@ -55,6 +58,7 @@ impl Effects {
         self.attention |= other.attention;
         self.close_links.extend(other.close_links);
         self.tell_links.extend(other.tell_links);
+        self.appended += other.appended;
     }
 }
 
@@ -84,6 +88,8 @@ impl Deref for Tx<'_> {
 pub(super) trait Job: Send {
     /// Does the work; false where it must be rolled back.
     fn run(&mut self, tx: &Tx<'_>) -> bool;
+    /// Where the work met a fault of the store: tells it, and says which.
+    fn meet(&mut self, faults: &Faults) -> Option<Fault>;
     /// Answers: with the work's own result, or with why the commit failed.
     fn finish(self: Box<Self>, commit: Result<(), ApiError>);
 }
@@ -115,6 +121,13 @@ where
         ok
     }
 
+    fn meet(&mut self, faults: &Faults) -> Option<Fault> {
+        let Some(Err(own)) = &mut self.result else { return None };
+        own.fault?;
+        *own = faults.met(own.clone(), true);
+        own.fault
+    }
+
     fn finish(self: Box<Self>, commit: Result<(), ApiError>) {
         let result = match (self.result, commit) {
             (Some(Err(own)), _) => Err(own),
@@ -127,13 +140,6 @@ where
     }
 }
 
-/// What the writer did since its start.
-#[derive(Debug, Default)]
-pub(super) struct Written {
-    pub(super) commits: AtomicU64,
-    pub(super) rows: AtomicU64,
-}
-
 /// What the writer works with.
 pub(super) struct Writer {
     pub(super) connection: Connection,
@@ -142,6 +148,7 @@ pub(super) struct Writer {
     pub(super) clock: Clock,
     pub(super) hub: Hub,
     pub(super) written: Arc<Written>,
+    pub(super) faults: Arc<Faults>,
 }
 
 /// The write-ahead log: copied into the database between batches, once it has grown enough, so that no
@@ -178,15 +185,14 @@ impl Wal {
 }
 
 /// Leaves one whole file behind.
-fn close(connection: Connection) {
+fn close(connection: &Connection) {
     if let Err(fault) = connection.execute_batch("PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE);") {
         tracing::warn!(%fault, "the database was closed without its last copy of the log");
     }
 }
 
 pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>>, end: CancellationToken) {
-    let Writer { connection, wal, run, clock, hub, written } = writer;
-    let mut kept = Some((connection, wal));
+    let (run, mut kept) = (writer.run, Some(writer));
     loop {
         let mut batch = Vec::new();
         tokio::select! {
@@ -198,26 +204,11 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
                 if waiting.recv_many(&mut batch, BATCH).await == 0 { break }
             }
         }
-        let Some((connection, mut wal)) = kept.take() else { return };
-        let now_ms = clock.now_ms();
-        let answer = {
-            let (hub, written) = (hub.clone(), written.clone());
-            move |done: Done| {
-                if done.committed {
-                    written.commits.fetch_add(1, Ordering::Relaxed);
-                    written.rows.fetch_add(done.rows, Ordering::Relaxed);
-                }
-                // Woken before it is answered: who did the change finds its effects begun.
-                hub.wake(done.effects);
-                for (job, result) in done.jobs {
-                    job.finish(result);
-                }
-            }
-        };
+        let Some(mut writer) = kept.take() else { return };
         let work = move || {
-            answer(commit(&connection, batch, now_ms));
-            wal.tend(&connection);
-            (connection, wal)
+            writer.batch(batch);
+            writer.wal.tend(&writer.connection);
+            writer
         };
         let done = match run {
             Run::Inline => Ok(work()),
@@ -225,76 +216,89 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
             Run::Blocking => tokio::task::spawn_blocking(work).await,
         };
         match done {
-            Ok(done) => kept = Some(done),
+            Ok(writer) => kept = Some(writer),
             Err(fault) => {
                 tracing::error!(%fault, "the store's writer failed for good");
                 return;
             }
         }
     }
-    if let Some((connection, _)) = kept {
-        close(connection);
+    if let Some(writer) = kept {
+        close(&writer.connection);
     }
 }
 
-struct Done {
-    committed: bool,
-    rows: u64,
-    effects: Effects,
-    jobs: Vec<(Box<dyn Job>, Result<(), ApiError>)>,
-}
-
-fn commit(connection: &Connection, batch: Vec<Box<dyn Job>>, now_ms: Millis) -> Done {
-    let mut effects = Effects::default();
-    let rows_before = connection.total_changes();
-    let mut jobs = Vec::with_capacity(batch.len());
-    let mut failed = control(connection, "BEGIN IMMEDIATE").err();
-    for mut job in batch {
-        if failed.is_none() {
-            match one(connection, job.as_mut(), now_ms) {
-                Ok(own) => effects.merge(own),
-                Err(fault) => failed = Some(fault),
+impl Writer {
+    /// One transaction of all that waited, and the answers.
+    fn batch(&self, batch: Vec<Box<dyn Job>>) {
+        let (changes, rows_before) = (batch.len(), self.connection.total_changes());
+        let begun = self.clock.monotonic();
+        let mut jobs = Vec::with_capacity(changes);
+        let done = self.commit(batch, &mut jobs);
+        let result = match done {
+            Ok(effects) => {
+                self.faults.wrote();
+                let rows = self.connection.total_changes() - rows_before;
+                self.written.committed(changes, rows, effects.appended, begun.elapsed());
+                // Woken before it is answered: who did the change finds its effects begun.
+                self.hub.wake(effects);
+                Ok(())
             }
+            Err(fault) => {
+                if !self.connection.is_autocommit() {
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                }
+                self.written.failures.add(1);
+                Err(self.faults.met(fault, true))
+            }
+        };
+        for job in jobs {
+            job.finish(result.clone());
         }
-        jobs.push(job);
     }
-    if failed.is_none() {
-        failed = control(connection, "COMMIT").err();
-    }
-    if failed.is_some() {
-        effects = Effects::default();
-        if !connection.is_autocommit() {
-            let _ = connection.execute_batch("ROLLBACK");
+
+    /// Runs and commits; every job is in `jobs` afterwards, whatever happened.
+    fn commit(&self, batch: Vec<Box<dyn Job>>, jobs: &mut Vec<Box<dyn Job>>) -> Result<Effects, ApiError> {
+        let now_ms = self.clock.now_ms();
+        let mut done = control(&self.connection, "BEGIN IMMEDIATE").map(|()| Effects::default());
+        for mut job in batch {
+            if let Ok(effects) = &mut done {
+                match self.one(job.as_mut(), now_ms) {
+                    Ok(own) => effects.merge(own),
+                    Err(fault) => done = Err(fault),
+                }
+            }
+            jobs.push(job);
         }
+        let effects = done?;
+        control(&self.connection, "COMMIT")?;
+        Ok(effects)
     }
-    let committed = failed.is_none();
-    let result = failed.map_or(Ok(()), Err);
-    let rows = connection.total_changes() - rows_before;
-    Done { committed, rows, effects, jobs: jobs.into_iter().map(|job| (job, result.clone())).collect() }
+
+    /// Runs one job in its savepoint; an error here is the whole batch's.
+    fn one(&self, job: &mut dyn Job, now_ms: Millis) -> Result<Effects, ApiError> {
+        let connection = &self.connection;
+        control(connection, "SAVEPOINT change")?;
+        let tx = Tx { connection, now_ms, effects: RefCell::default() };
+        if job.run(&tx) {
+            control(connection, "RELEASE change")?;
+            return Ok(tx.effects.into_inner());
+        }
+        let fault = job.meet(&self.faults);
+        // A full disk may already have rolled the whole transaction back, savepoints and all.
+        if connection.is_autocommit() {
+            let cause = "the transaction was rolled back";
+            let told = || ApiError::unavailable("The server could not write: try again.", cause);
+            return Err(fault.map_or_else(told, |fault| fault.refusal(cause)));
+        }
+        control(connection, "ROLLBACK TO change")?;
+        control(connection, "RELEASE change")?;
+        Ok(Effects::default())
+    }
 }
 
 /// Runs a statement that only moves the transaction.
 fn control(connection: &Connection, sql: &str) -> Result<(), ApiError> {
     connection.prepare_cached(sql)?.execute([])?;
     Ok(())
-}
-
-/// Runs one job in its savepoint; an error here is the whole batch's.
-fn one(connection: &Connection, job: &mut dyn Job, now_ms: Millis) -> Result<Effects, ApiError> {
-    control(connection, "SAVEPOINT change")?;
-    let tx = Tx { connection, now_ms, effects: RefCell::default() };
-    if job.run(&tx) {
-        control(connection, "RELEASE change")?;
-        return Ok(tx.effects.into_inner());
-    }
-    // A full disk may already have rolled the whole transaction back, savepoints and all.
-    if connection.is_autocommit() {
-        return Err(ApiError::unavailable(
-            "The server could not write: try again.",
-            "the transaction was rolled back",
-        ));
-    }
-    control(connection, "ROLLBACK TO change")?;
-    control(connection, "RELEASE change")?;
-    Ok(Effects::default())
 }

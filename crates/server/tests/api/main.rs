@@ -4,14 +4,18 @@
 
 mod accounts;
 mod audit;
+mod backup;
 mod conventions;
 mod credentials;
 mod enrollment;
+mod faults;
 mod idempotency;
 mod invitations;
+mod kept;
 mod limits;
 mod machines;
 mod members;
+mod metrics;
 mod openapi;
 mod security;
 mod start;

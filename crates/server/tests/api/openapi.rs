@@ -89,6 +89,7 @@ async fn every_operation_is_listed_once_and_here() {
         "members.list GET /v1/teams/{team}/members",
         "members.read GET /v1/teams/{team}/members/{principal}",
         "members.remove DELETE /v1/teams/{team}/members/{principal}",
+        "metrics.read GET /metrics",
         "openapi.read GET /v1/openapi.json",
         "sessions.attention.claim POST /v1/teams/{team}/sessions/{session}/attention",
         "sessions.attention.release DELETE /v1/teams/{team}/sessions/{session}/attention",

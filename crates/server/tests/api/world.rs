@@ -74,7 +74,7 @@ impl std::io::Write for Log {
     }
 }
 
-fn listen_to_the_log() {
+pub(crate) fn listen_to_the_log() {
     LISTENING.call_once(|| {
         let loudest = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
         loudest.with_writer(|| Log).with_ansi(false).init();

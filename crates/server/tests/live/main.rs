@@ -20,6 +20,7 @@ mod notes;
 mod presence;
 mod publish;
 mod restart;
+mod restored;
 mod sessions;
 mod slow;
 mod stream;

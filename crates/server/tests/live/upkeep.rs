@@ -253,3 +253,99 @@ async fn a_step_that_fails_leaves_the_others_running() {
     assert!(known.is_some());
     assert_eq!(count(&live, "SELECT count(*) FROM machine_presence_events").await, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_first_run_comes_before_the_grace_of_links_ends_and_says_what_it_did() {
+    let live = Live::paused().await;
+    let ask = live.world.post(live.path("events"), json!({ "events": [{ "kind": "custom.cli.x" }] }));
+    ask.by(&live.owner.token).key("k-1").from("127.0.0.1").send().await;
+    assert_eq!(count(&live, "SELECT count(*) FROM idempotency").await, 1);
+    live.clock().jump(2 * DAY_MS);
+    let live = live.restart().await;
+    live.pass(44_000).await;
+    assert_eq!(count(&live, "SELECT count(*) FROM idempotency").await, 0);
+    let steps = live.world.server.app().metrics.steps();
+    for name in ["idempotency", "presence", "backfill", "checkpoint", "events"] {
+        assert!(
+            steps.get(name).is_some_and(|step| step.runs >= 1 && step.failures == 0),
+            "{name}: {steps:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backlog_is_seen_and_the_next_run_comes_soon() {
+    let live = Live::paused().await;
+    let insert =
+        "INSERT INTO idempotency (team_id, principal_id, route, key, digest, status, body, expires_at)
+        SELECT 't', 'p', 'r', 'k' || n, x'00', 200, '', 1
+        FROM (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 1200) SELECT n FROM c)";
+    live.pass(1_000).await;
+    let app = live.world.server.app().clone();
+    app.store.write(move |tx| Ok(tx.execute(insert, [])?)).await.unwrap();
+    let database = app.store.path().to_owned();
+    let stats = teamlamp_server::store::stats::of(&database, live.clock().now_ms()).unwrap();
+    let backlog: Vec<_> = stats.backlog.iter().map(|step| (step.name.as_str(), step.rows)).collect();
+    assert_eq!(backlog, [("idempotency", 1200)]);
+    live.pass(60_000).await;
+    assert_eq!(count(&live, "SELECT count(*) FROM idempotency").await, 700);
+    assert!(app.metrics.steps()["idempotency"].backlog);
+    assert!(
+        teamlamp_server::metrics::page(&app)
+            .contains("teamlamp_maintenance_backlog{step=\"idempotency\"} 1\n")
+    );
+    live.pass(3_000).await;
+    assert_eq!(count(&live, "SELECT count(*) FROM idempotency").await, 200);
+    live.pass(3_000).await;
+    assert_eq!(count(&live, "SELECT count(*) FROM idempotency").await, 0);
+    assert!(!app.metrics.steps()["idempotency"].backlog);
+}
+
+#[tokio::test(start_paused = true)]
+async fn presence_is_reconciled_with_the_links_that_are_held() {
+    let live = Live::paused().await;
+    let mut machine = live.machine("one").await;
+    let link = live.link(&machine).await;
+    live.beat(&mut machine, &[], None).await;
+    assert_eq!(live.connection(&machine).await, "online");
+    // A row that says otherwise, as no code of ours leaves it.
+    let spoil = "UPDATE machine_presence SET linked = 0, connection = 'offline'";
+    live.world.server.app().store.write(move |tx| Ok(tx.execute(spoil, [])?)).await.unwrap();
+    Upkeep::default().run(live.world.server.app()).await;
+    assert_eq!(live.connection(&machine).await, "online");
+    assert_eq!(count(&live, "SELECT linked FROM machine_presence").await, 1);
+    drop(link);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_walk_is_done_by_the_job_and_the_history_of_a_machine_reads_its_own_events() {
+    let live = Live::paused().await;
+    let mut machine = live.machine("one").await;
+    live.beat(&mut machine, &[], None).await;
+    let team = live.team.clone();
+    let app = live.world.server.app().clone();
+    // Twelve thousand events of others: more than one request looks through without the lookup.
+    app.store
+        .write(move |tx| {
+            let many = "INSERT INTO events SELECT team_id, t.last_sequence + n, 'evt_' || n, e.at, e.kind, e.resource_kind,
+                  e.resource_id, NULL, NULL, NULL, e.actor, 'prin_other', e.data, e.written_at
+                FROM (WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c LIMIT 12000) SELECT n FROM c)
+                JOIN teams t ON t.id = ?1 JOIN events e ON e.team_id = ?1 AND e.sequence = 1";
+            tx.execute(many, [&team])?;
+            tx.execute("UPDATE teams SET last_sequence = last_sequence + 12000 WHERE id = ?1", [&team])?;
+            tx.execute("DELETE FROM event_lookup", [])?;
+            Ok(tx.execute("UPDATE maintain_backfill SET done = 0", [])?)
+        })
+        .await
+        .unwrap();
+    let path = format!("events/history?machine={}", machine.id());
+    let before = live.get(&path).await;
+    assert_eq!(before.items().len(), 0, "a bounded look does not reach them");
+    assert!(before.body["next_cursor"].is_string(), "and says so");
+    live.pass(130_000).await;
+    assert!(!app.metrics.steps()["backfill"].backlog);
+    let after = live.get(&path).await;
+    let kinds: Vec<_> = after.items().iter().map(|item| item["event"]["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["machine.offline", "machine.unlinked", "machine.enrolled"]);
+    assert_eq!(after.body["next_cursor"], Value::Null);
+}
