@@ -1,11 +1,10 @@
 """What every test here gets: a scratch folder that goes with it, a server with its team, and followers."""
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
-from programs import TEAMLAMP, TOP, Program
+from programs import TEAMLAMP, Program
 from team import Server, member
 
 HERE = Path(__file__).parent
@@ -33,7 +32,7 @@ def programs():
 @pytest.fixture
 def server(tmp_path: Path):
     """A server with a team, behind no proxy."""
-    made = Server(folder(tmp_path, "server"), "--host", "teamlamp.example.com").found()
+    made = Server(folder(tmp_path, "server")).found()
     yield made
     made.program.stop()
 
