@@ -2,7 +2,6 @@
 //! up, and holds one connection at a time. It owns when to dial, when to wait and when to change over to
 //! long polls; what an event means is its reader's business.
 
-use crate::call::READ_MS;
 use crate::client::Client;
 use crate::error::{ClientError, FaultKind, TransportFault};
 use crate::path::Path;
@@ -212,18 +211,20 @@ impl Follower {
         self.way = Way::Streaming;
         let client = self.client.clone();
         let path = self.path.clone().ask("after", self.cursor.as_ref());
-        let Some(head) = client.clock.within(ms(READ_MS), client.open_stream(&path)).await else {
+        // A proxy that holds a stream back may hold its head back too: both have to come in this time.
+        let opening = async {
+            let mut body = client.open_stream(&path).await?;
+            let first = body.next().await;
+            Ok((first, body))
+        };
+        let Some(opened) = client.clock.within(ms(STREAM_FIRST_BYTE_MS), opening).await else {
             return self.unheard();
         };
-        let mut body = match head {
-            Ok(body) => body,
-            Err(fault) => return self.dropped(fault),
-        };
-        match client.clock.within(ms(STREAM_FIRST_BYTE_MS), body.next()).await {
-            None => self.unheard(),
-            Some(None) => self.closed("the stream ended at once"),
-            Some(Some(Err(fault))) => self.dropped(fault.into()),
-            Some(Some(Ok(first))) => {
+        match opened {
+            Err(fault) => self.dropped(fault),
+            Ok((None, _)) => self.closed("the stream ended at once"),
+            Ok((Some(Err(fault)), _)) => self.dropped(fault.into()),
+            Ok((Some(Ok(first)), body)) => {
                 let body = stream::iter([Ok(first)]).chain(body).boxed();
                 self.phase = Phase::Read(sse::messages(body, client.clock.clone(), ms(STREAM_SILENCE_MS)));
                 self.connected(Mode::Streaming);

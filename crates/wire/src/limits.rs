@@ -80,7 +80,7 @@ pub const STREAMS_PER_CREDENTIAL: usize = 40;
 pub const LONG_POLL_SECONDS: u64 = 25;
 /// Silence of this length on a stream is a drop.
 pub const STREAM_SILENCE_MS: i64 = 40_000;
-/// A client that has headers but no byte after this long changes to long polls.
+/// A client that has no byte of a stream after this long changes to long polls.
 pub const STREAM_FIRST_BYTE_MS: i64 = 10_000;
 /// The longest line of a stream.
 pub const STREAM_LINE_BYTES: usize = 1 << 20;

@@ -411,6 +411,14 @@ async fn a_stream_that_is_held_back_becomes_long_polls_for_an_hour() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_proxy_that_holds_the_head_back_too_is_found_out_as_early() {
+    let script = Script::of([Step::Hang, page(&[event(5)], "c5")]);
+    let clock = Clock::starting_at(0);
+    assert_eq!(told(&mut follow(&script, Some("c4")), 2).await, ["polling", "5 (past)"]);
+    assert_eq!(clock.now_ms(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
 async fn streaming_is_tried_again_after_an_hour() {
     let mut steps = vec![Step::Answer(200, SSE, vec![Part::Hang])];
     let quiet = Step::After(25_000, Box::new(page(&[], "c4")));
