@@ -7,3 +7,4 @@
 //! | `simulation` | the real server, connectors and readers in one thread, on a network and clock of a seed |
 //! | `desktop` | the real app under a screen, with a real bus, keyring and tray |
 //! | `ui` | the window's views in a browser, with a recorded store |
+//! | `conformance` | other people's clients, proxies and checkers against the real server (`pytest`) |

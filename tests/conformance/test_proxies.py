@@ -1,13 +1,14 @@
 """Behind nginx and Caddy, set as the operator's page says, all of it works as without; behind one that holds
 streams back our own client goes on with long polls."""
 
+import json
 import sys
 from pathlib import Path
 
 import proxies
 import pytest
 from conftest import HERE, folder, follow_all
-from programs import TEAMLAMP, Program, free_port
+from programs import TEAMLAMP, Program, free_port, run
 from team import Server, member
 from test_followers import through_restarts
 
@@ -49,6 +50,12 @@ def test_clients_resume_behind_a_proxy(behind, tmp_path: Path, programs: list):
     through_restarts(server, following)
 
 
+def polls(home: Path) -> bool:
+    # It ends with 3 while not everything of a connection is there yet.
+    status = json.loads(run([TEAMLAMP, "status", "--json"], home, statuses=(0, 3)))
+    return status["contexts"][0]["polls"]
+
+
 @through("nginx", "caddy", "holds after head")
 def test_a_machine_is_online_and_linked_through_a_proxy(behind, tmp_path: Path, programs: list):
     server, origin, own = behind
@@ -62,6 +69,8 @@ def test_a_machine_is_online_and_linked_through_a_proxy(behind, tmp_path: Path, 
         return [machine["connection"] for machine in machines] == ["online"]
 
     connector.wait_for("the server says that it is online, which a machine without a link is not", online)
+    if own is None:
+        connector.wait_for("its status says that events are asked for", lambda: polls(home))
     said = len(connector.lines)
     server.restart()
     connector.wait_for("it notices the restart and comes back", lambda: len(connector.lines) > said + 1 and online())
