@@ -23,6 +23,16 @@ def test_a_client_that_was_written_from_the_document_does_it_all(server: Server,
     assert [machine["name"] for machine in machines] == ["from-the-document"]
 
 
+def test_every_operation_and_every_code_of_a_refusal_is_in_the_document(server: Server):
+    text = (TOP / "docs/PROTOCOL.md").read_text()
+    operations = server.call("GET", "/v1/capabilities").json()["operations"]
+    schemas = server.call("GET", "/v1/openapi.json").json()["components"]["schemas"]
+    codes = [code["const"] for code in schemas["ErrorCode"]["oneOf"] if code["const"] != "unknown"]
+    assert len(operations) > 30 and len(codes) > 10
+    missing = [word for word in (*operations, *codes) if f"`{word}`" not in text]
+    assert not missing, "docs/PROTOCOL.md does not name these"
+
+
 def test_the_commands_of_the_document_run_as_they_stand(server: Server, tmp_path: Path, programs: list):
     text = (TOP / "docs/PROTOCOL.md").read_text()
     (commands,) = re.findall(r"## From nothing to a feed\n.*?```sh\n(.*?)```", text, re.DOTALL)
