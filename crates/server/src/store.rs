@@ -207,6 +207,11 @@ impl Store {
         self.written.rows.get()
     }
 
+    /// How many changes wait for the writer.
+    pub fn waiting(&self) -> usize {
+        self.writes.max_capacity() - self.writes.capacity()
+    }
+
     /// The database's file.
     pub fn path(&self) -> &Path {
         &self.path
