@@ -17,12 +17,15 @@ pub mod members;
 pub mod meta;
 mod migrate;
 pub mod notes;
+#[cfg(test)]
+mod plans;
 pub mod presence;
 pub mod sessions;
 pub mod stats;
 pub mod streams;
 pub mod teams;
 pub mod upkeep;
+mod wal;
 mod writer;
 mod written;
 
@@ -69,12 +72,14 @@ impl Store {
     /// # Errors
     /// A folder that can't be written, a newer or damaged database, one that another server holds.
     pub fn open(path: &Path, run: Run, clock: Clock, hub: Hub, tasks: &Tasks) -> Result<Self, OpenError> {
-        let connection = migrate::open(path, clock.now_ms())?;
+        let mut connection = migrate::open(path, clock.now_ms())?;
+        let wal = wal::Wal::of(&mut connection).map_err(|error| migrate::explain(path, &error))?;
         let (writes, waiting) = mpsc::channel(WAITING_WRITES);
         let (written, faults) = (Arc::new(Written::default()), Arc::new(Faults::of(path)));
         let writer = writer::Writer {
             connection,
-            wal: writer::Wal::of(path),
+            wal,
+            alone: 0,
             run,
             clock,
             hub,
@@ -95,6 +100,11 @@ impl Store {
 
     /// Runs `change` in a transaction of its own and answers after it is on disk. What it returns as an
     /// error rolls all of it back.
+    ///
+    /// A change that finds the disk full may take the transaction with it, and then those that were run
+    /// in it before: they are answered `unavailable`, since nothing of them stands. Those behind it are run
+    /// in another, and for a while each change has a transaction of its own: so what has no room does not
+    /// keep the deletes away that would make some.
     ///
     /// # Errors
     /// What `change` returns; `unavailable` where the commit fails or the server ends.
@@ -205,6 +215,11 @@ impl Store {
     /// How many rows were inserted, changed or deleted since the start: what a benchmark counts.
     pub fn rows_written(&self) -> u64 {
         self.written.rows.get()
+    }
+
+    /// How often the write-ahead log was copied into the database since the start.
+    pub fn checkpoints(&self) -> u64 {
+        self.written.checkpoints.get()
     }
 
     /// How many changes wait for the writer.

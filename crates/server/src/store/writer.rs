@@ -1,17 +1,18 @@
 //! The one writer: takes all writes that wait, runs them as one transaction, each in its own savepoint,
-//! and answers after the one commit. A failing one rolls back alone.
+//! and answers after the one commit. A failing one rolls back alone; one that loses the transaction (a full
+//! disk does) takes those before it with it, and none behind it.
 
 use super::Run;
 use super::fault::{Fault, Faults};
+use super::wal::Wal;
 use super::written::Written;
 use crate::error::ApiError;
 use crate::hub::Hub;
 use rusqlite::Connection;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use teamlamp_clock::Clock;
 use teamlamp_wire::Millis;
@@ -21,8 +22,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 const BATCH: usize = 256;
-/// How much the write-ahead log grows before it is copied into the database.
-const WAL_STEP: u64 = 4 << 20;
+/// How many changes after a lost transaction have one of their own each.
+const ALONE: usize = 64;
 
 /// What others are woken for after the commit. A wake-up may be lost or doubled without harm: who is
 /// woken reads the tables.
@@ -144,44 +145,13 @@ where
 pub(super) struct Writer {
     pub(super) connection: Connection,
     pub(super) wal: Wal,
+    /// How many changes are still to have a transaction of their own.
+    pub(super) alone: usize,
     pub(super) run: Run,
     pub(super) clock: Clock,
     pub(super) hub: Hub,
     pub(super) written: Arc<Written>,
     pub(super) faults: Arc<Faults>,
-}
-
-/// The write-ahead log: copied into the database between batches, once it has grown enough, so that no
-/// request waits for that and none is unlucky.
-pub(super) struct Wal {
-    path: PathBuf,
-    /// The size at which it is copied next.
-    next: u64,
-}
-
-impl Wal {
-    pub(super) fn of(database: &Path) -> Self {
-        let mut path = database.as_os_str().to_owned();
-        path.push("-wal");
-        Self { path: path.into(), next: WAL_STEP }
-    }
-
-    /// Copies the log where it has grown. A reader that still needs it leaves some of it; then it is
-    /// tried again when it has grown once more.
-    fn tend(&mut self, connection: &Connection) {
-        let size = std::fs::metadata(&self.path).map_or(0, |m| m.len());
-        if size < self.next {
-            return;
-        }
-        let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
-        });
-        // Once all of it is copied it is written from its beginning again: its size stays.
-        self.next = match copied {
-            Ok((pages, done)) if pages == done => size.max(WAL_STEP),
-            _ => size + WAL_STEP,
-        };
-    }
 }
 
 /// Leaves one whole file behind.
@@ -206,8 +176,15 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
         }
         let Some(mut writer) = kept.take() else { return };
         let work = move || {
-            writer.batch(batch);
-            writer.wal.tend(&writer.connection);
+            // Whatever goes wrong with one batch ends there: without its writer the server is none.
+            let whole = catch_unwind(AssertUnwindSafe(|| writer.batch(batch.into())));
+            if whole.is_err() {
+                tracing::error!("a batch of changes panicked: the writer goes on");
+                writer.roll_back();
+            }
+            if writer.wal.tend(&writer.connection) {
+                writer.written.checkpoints.add(1);
+            }
             writer
         };
         let done = match run {
@@ -229,25 +206,41 @@ pub(super) async fn run(writer: Writer, mut waiting: mpsc::Receiver<Box<dyn Job>
 }
 
 impl Writer {
-    /// One transaction of all that waited, and the answers.
-    fn batch(&self, batch: Vec<Box<dyn Job>>) {
-        let (changes, rows_before) = (batch.len(), self.connection.total_changes());
-        let begun = self.clock.monotonic();
-        let mut jobs = Vec::with_capacity(changes);
-        let done = self.commit(batch, &mut jobs);
+    /// All that waited, in as few transactions as can be.
+    fn batch(&mut self, mut batch: VecDeque<Box<dyn Job>>) {
+        while !batch.is_empty() {
+            self.transaction(&mut batch);
+        }
+    }
+
+    /// One transaction of jobs from the front, and the answers. A job that loses it is its last: those
+    /// behind it were not run, and stay.
+    fn transaction(&mut self, batch: &mut VecDeque<Box<dyn Job>>) {
+        let (rows_before, begun) = (self.connection.total_changes(), self.clock.monotonic());
+        let mut jobs = Vec::with_capacity(batch.len());
+        let done = match control(&self.connection, "BEGIN IMMEDIATE") {
+            Ok(()) => {
+                let done = self.commit(batch, &mut jobs);
+                self.alone = if done.is_err() { ALONE } else { self.alone.saturating_sub(jobs.len()) };
+                done
+            }
+            // Each would wait in vain for as long as this one did.
+            Err(fault) => {
+                jobs.extend(batch.drain(..));
+                Err(fault)
+            }
+        };
         let result = match done {
             Ok(effects) => {
                 self.faults.wrote();
                 let rows = self.connection.total_changes() - rows_before;
-                self.written.committed(changes, rows, effects.appended, begun.elapsed());
+                self.written.committed(jobs.len(), rows, effects.appended, begun.elapsed());
                 // Woken before it is answered: who did the change finds its effects begun.
                 self.hub.wake(effects);
                 Ok(())
             }
             Err(fault) => {
-                if !self.connection.is_autocommit() {
-                    let _ = self.connection.execute_batch("ROLLBACK");
-                }
+                self.roll_back();
                 self.written.failures.add(1);
                 Err(self.faults.met(fault, true))
             }
@@ -257,25 +250,32 @@ impl Writer {
         }
     }
 
-    /// Runs and commits; every job is in `jobs` afterwards, whatever happened.
-    fn commit(&self, batch: Vec<Box<dyn Job>>, jobs: &mut Vec<Box<dyn Job>>) -> Result<Effects, ApiError> {
-        let now_ms = self.clock.now_ms();
-        let mut done = control(&self.connection, "BEGIN IMMEDIATE").map(|()| Effects::default());
-        for mut job in batch {
-            if let Ok(effects) = &mut done {
-                match self.one(job.as_mut(), now_ms) {
-                    Ok(own) => effects.merge(own),
-                    Err(fault) => done = Err(fault),
-                }
-            }
+    /// Runs jobs, each of which is then in `jobs`, until one loses the transaction, and commits.
+    fn commit(
+        &self,
+        batch: &mut VecDeque<Box<dyn Job>>,
+        jobs: &mut Vec<Box<dyn Job>>,
+    ) -> Result<Effects, ApiError> {
+        let (now_ms, most) = (self.clock.now_ms(), if self.alone > 0 { 1 } else { BATCH });
+        let mut effects = Effects::default();
+        while jobs.len() < most
+            && let Some(mut job) = batch.pop_front()
+        {
+            let ran = self.one(job.as_mut(), now_ms);
             jobs.push(job);
+            effects.merge(ran?);
         }
-        let effects = done?;
         control(&self.connection, "COMMIT")?;
         Ok(effects)
     }
 
-    /// Runs one job in its savepoint; an error here is the whole batch's.
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// Runs one job in its savepoint; an error here is the whole transaction's.
     fn one(&self, job: &mut dyn Job, now_ms: Millis) -> Result<Effects, ApiError> {
         let connection = &self.connection;
         control(connection, "SAVEPOINT change")?;

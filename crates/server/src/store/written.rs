@@ -15,6 +15,8 @@ pub struct Written {
     pub commits: Counter,
     /// Transactions that could not be.
     pub failures: Counter,
+    /// How often the write-ahead log was copied into the database.
+    pub checkpoints: Counter,
     /// Rows inserted, changed or deleted.
     pub rows: Counter,
     /// Events appended.
@@ -30,6 +32,7 @@ impl Default for Written {
         Self {
             commits: Counter::default(),
             failures: Counter::default(),
+            checkpoints: Counter::default(),
             rows: Counter::default(),
             events: Counter::default(),
             batch: Histogram::new(CHANGES),

@@ -158,3 +158,132 @@ async fn a_full_disk_is_said_reading_goes_on_and_room_mends_it() {
     assert_eq!(make("after").await.status, 201);
     assert_eq!(world.get("/readyz").send().await.status, 200);
 }
+
+/// The bytes of the write-ahead log.
+fn log_bytes(store: &Store) -> u64 {
+    let path = store.path().with_extension("db-wal");
+    std::fs::metadata(path).unwrap().len()
+}
+
+/// Writes so many bytes of new content.
+async fn write_bytes(store: &Store, name: &str, bytes: usize, number: usize) {
+    let (name, large) = (name.to_owned(), format!("{number:08}").repeat(bytes / 8));
+    store.write(move |tx| Ok(meta::set(tx, &name, &large)?)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_log_that_was_copied_is_not_copied_again_for_each_small_change() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    for number in 0..5 {
+        write_bytes(&store, "large", 1 << 20, number).await;
+    }
+    assert!(store.checkpoints() >= 1, "what has grown is copied");
+    let before = store.checkpoints();
+    for number in 0..50 {
+        write_bytes(&store, "small", 8, number).await;
+    }
+    let copies = store.checkpoints() - before;
+    assert!(copies <= 2, "{copies} copies for fifty small changes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_log_stays_bounded_though_somebody_always_reads() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    let (end, ended) = tokio::sync::watch::channel(());
+    // Each reads for a moment; there is always one that has not ended yet.
+    let readers = (0..4).map(|number| {
+        let (store, ended) = (store.clone(), ended.clone());
+        async move {
+            while !ended.has_changed().unwrap_or(true) {
+                let wait = std::time::Duration::from_millis(5 + number);
+                store
+                    .read(move |db| {
+                        meta::get(db, "schema")?;
+                        let (_held, never) = mpsc::channel::<()>();
+                        let _ = never.recv_timeout(wait);
+                        Ok(())
+                    })
+                    .await
+                    .unwrap();
+            }
+        }
+    });
+    let writing = async {
+        let mut longest = 0;
+        for number in 0..100 {
+            write_bytes(&store, &format!("large{}", number % 7), 500_000, number).await;
+            longest = longest.max(log_bytes(&store));
+        }
+        end.send(()).unwrap();
+        longest
+    };
+    let (_, longest) = tokio::join!(futures_util::future::join_all(readers), writing);
+    assert!(longest < 32 << 20, "{longest} bytes of 50 MB that were written");
+}
+
+#[tokio::test]
+async fn a_change_without_room_takes_neither_what_waits_behind_it_nor_the_next_batches() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    write_bytes(&store, "rubbish", 400_000, 1).await;
+    for name in ["a", "b", "c", "d"] {
+        write_bytes(&store, name, 8, 0).await;
+    }
+    let pages =
+        |sql: &'static str| store.write(move |tx| Ok(tx.query_row(sql, [], |row| row.get::<_, i64>(0))?));
+    pages("PRAGMA max_page_count = 1").await.unwrap();
+    let small = |name: &'static str, number: usize| {
+        store.write(move |tx| Ok(meta::set(tx, name, &format!("{number:08}"))?))
+    };
+    let large = || store.write(|tx| Ok(meta::set(tx, "large", &"x".repeat(400_000))?));
+    for round in 1..=2 {
+        let (release, blocked) = busy(&store);
+        let (_, before, full, behind, last, ()) =
+            tokio::join!(blocked, small("a", round), large(), small("b", round), small("c", round), async {
+                release.send(()).unwrap()
+            },);
+        assert_eq!(full.unwrap_err().status, 503);
+        assert!(behind.is_ok() && last.is_ok(), "round {round}");
+        match before {
+            // It shared the transaction that the full disk ended; its caller knows, and asks again.
+            Err(lost) => assert_eq!((round, lost.status, lost.body.retryable), (1, 503, Some(true))),
+            Ok(()) => assert_eq!(round, 2, "afterwards each change stands alone"),
+        }
+        let kept = value(&store, "b").await;
+        assert_eq!(kept, Some(format!("{round:08}")));
+    }
+    // What makes room comes through behind what has none, and then there is room.
+    let (release, blocked) = busy(&store);
+    let delete = store.write(|tx| Ok(meta::set(tx, "rubbish", "")?));
+    let (_, full, deleted, room, ()) =
+        tokio::join!(blocked, large(), delete, large(), async { release.send(()).unwrap() });
+    assert_eq!(full.unwrap_err().status, 503);
+    assert!(deleted.is_ok() && room.is_ok(), "{room:?}");
+}
+
+#[tokio::test]
+async fn the_writer_keeps_what_it_has_answered_and_copies_the_log_itself() {
+    let world = World::new().await;
+    let store = world.server.app().store.clone();
+    for (pragma, value) in [
+        ("journal_mode", "wal"),
+        ("synchronous", "2"),
+        ("foreign_keys", "1"),
+        ("wal_autocheckpoint", "0"),
+        ("journal_size_limit", "67108864"),
+        ("busy_timeout", "5000"),
+    ] {
+        let asked = store.write(move |tx| {
+            let read = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+            Ok(tx.query_row(&format!("PRAGMA {pragma}"), [], read)?)
+        });
+        let found = match asked.await.unwrap() {
+            rusqlite::types::Value::Text(text) => text,
+            rusqlite::types::Value::Integer(number) => number.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(found, value, "{pragma}");
+    }
+}
