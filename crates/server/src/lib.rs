@@ -15,6 +15,7 @@ pub mod enrollment;
 pub mod error;
 pub mod events;
 pub mod folder;
+mod forever;
 pub mod health;
 pub mod heartbeat;
 pub mod hub;

@@ -7,6 +7,7 @@ use crate::app::{App, Parts};
 use crate::config::{Config, Encryption};
 use crate::dispatch::Peer;
 use crate::folder::{DATABASE, Held, HoldFault, network_file_system};
+use crate::forever::forever;
 use crate::hub::Hub;
 use crate::invitations::first_owner;
 use crate::keys::Keys;
@@ -167,9 +168,10 @@ impl Server {
             config,
         });
         first_owner::prepare(&app).await.map_err(|fault| StartError::First(fault.to_string()))?;
-        app.tasks.spawn("presence timer", crate::presence::watch(app.clone()));
-        app.tasks.spawn("attention timer", crate::sessions::attention::watch(app.clone()));
-        app.tasks.spawn("maintenance", crate::maintenance::watch(app.clone()));
+        keep(&app, "clock watch", crate::presence::trust::watch);
+        keep(&app, "presence timer", crate::presence::watch);
+        keep(&app, "attention timer", crate::sessions::attention::watch);
+        keep(&app, "maintenance", crate::maintenance::watch);
         if let Some(tls) = app.tls.clone() {
             app.tasks.spawn("certificate", tls.watch(app.clock.clone()));
         }
@@ -234,6 +236,15 @@ impl Drop for Server {
         self.app.tasks.token().cancel();
         self.writer.token().cancel();
     }
+}
+
+/// Runs a task of the server's for as long as it lives.
+fn keep<F>(app: &App, name: &'static str, work: fn(App) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (own, clock) = (app.clone(), app.clock.clone());
+    app.tasks.spawn(name, forever(name, clock, move || work(own.clone())));
 }
 
 async fn listen(config: &Config) -> Result<Option<TcpListener>, StartError> {

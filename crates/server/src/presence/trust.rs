@@ -1,8 +1,10 @@
 //! From when on silence of a machine means something. A server that was down, asleep, whose clock was
 //! set, or that could not write, has not listened meanwhile: then nobody's silence counts.
 
+use crate::app::App;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use teamlamp_clock::{Clock, Moment};
 use teamlamp_wire::Millis;
 use teamlamp_wire::id::MachineId;
@@ -11,6 +13,12 @@ use teamlamp_wire::limits::ONLINE_MS;
 /// How far the wall clock may leave the monotonic one between two looks before it was set or the
 /// computer slept.
 const JUMP_MS: i64 = 5_000;
+/// How often the server notes that it runs.
+const TICK: Duration = Duration::from_secs(1);
+/// How late that may be before the process, or the whole computer with both its clocks, stood still: what
+/// came meanwhile was not read yet. Much less than the 45 s of silence, of which a report that is due
+/// leaves some 28.
+const LATE: Duration = Duration::from_secs(10);
 
 /// Since when this server has listened without a gap. Clones are the same.
 #[derive(Clone, Debug)]
@@ -25,13 +33,16 @@ struct Seen {
     since: Millis,
     wall: Millis,
     monotonic: Moment,
+    /// When the last tick was.
+    ticked: Moment,
 }
 
 impl Trust {
     /// A server that begins to listen now.
     pub fn new(clock: &Clock) -> Self {
         let now = clock.now_ms();
-        let seen = Seen { since: now, wall: now, monotonic: clock.monotonic() };
+        let monotonic = clock.monotonic();
+        let seen = Seen { since: now, wall: now, monotonic, ticked: monotonic };
         Self { seen: Arc::new(Mutex::new(seen)), unwritten: Arc::default() }
     }
 
@@ -40,6 +51,13 @@ impl Trust {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         *seen = look(*seen, clock.now_ms(), clock.monotonic());
         seen.since
+    }
+
+    /// Notes that the server runs.
+    fn tick(&self, clock: &Clock) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = look(*seen, clock.now_ms(), clock.monotonic());
+        seen.ticked = seen.monotonic;
     }
 
     /// The server could not do its work until now.
@@ -64,11 +82,22 @@ impl Trust {
     }
 }
 
+/// Notes each second that the server runs.
+pub async fn watch(app: App) {
+    loop {
+        app.clock.sleep(TICK).await;
+        app.trust.tick(&app.clock);
+    }
+}
+
 fn look(before: Seen, wall: Millis, monotonic: Moment) -> Seen {
     let passed = i64::try_from(monotonic.duration_since(before.monotonic).as_millis()).unwrap_or(i64::MAX);
     let jumped = (wall - before.wall).saturating_sub(passed).saturating_abs() > JUMP_MS;
-    let since = if jumped { wall } else { before.since };
-    Seen { since, wall, monotonic }
+    // Whoever looks first after such a pause finds it, also where that is a timer that fell due in it.
+    let late = monotonic.duration_since(before.ticked) > TICK + LATE;
+    let since = if jumped || late { wall } else { before.since };
+    let ticked = if late { monotonic } else { before.ticked };
+    Seen { since, wall, monotonic, ticked }
 }
 
 /// When a machine was last heard from, for a decision: a time that has not come yet was written before
@@ -86,7 +115,10 @@ mod tests {
     async fn sleep_and_a_set_clock_begin_again_and_time_that_passes_does_not() {
         let clock = Clock::starting_at(1_000_000);
         let trust = Trust::new(&clock);
-        clock.sleep(ms(3_600_000)).await;
+        for _ in 0..3_600 {
+            clock.sleep(TICK).await;
+            trust.tick(&clock);
+        }
         assert_eq!(trust.since(&clock), 1_000_000, "an hour that both clocks saw is no gap");
         clock.jump(600_000);
         assert_eq!(trust.since(&clock), 5_200_000, "asleep: the wall clock went on alone");
@@ -97,6 +129,24 @@ mod tests {
         clock.sleep(ms(10)).await;
         trust.begin_again(&clock);
         assert_eq!(trust.since(&clock), -1_995_990);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stood_still_begins_again_though_both_clocks_went_on() {
+        let now = Clock::starting_at(0).monotonic();
+        let seen = Seen { since: 0, wall: 0, monotonic: now, ticked: now };
+        let after = |seconds: u64| now + Duration::from_secs(seconds);
+        assert_eq!(look(seen, 1_000, after(1)).since, 0);
+        assert_eq!(look(seen, 11_000, after(11)).since, 0, "a computer with much to do");
+        let resumed = look(seen, 61_000, after(61));
+        assert_eq!(resumed.since, 61_000);
+        let next = look(resumed, 62_000, after(62));
+        assert_eq!(next.since, 61_000, "said once");
+        let looks = [5_u64, 10, 15].into_iter().try_fold(seen, |seen, at| {
+            let seen = look(seen, at as i64 * 1_000, after(at));
+            if seen.since == 0 { Ok(seen) } else { Err(at) }
+        });
+        assert_eq!(looks.unwrap_err(), 15, "that others looked meanwhile is no tick");
     }
 
     #[test]
