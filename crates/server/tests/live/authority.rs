@@ -19,7 +19,7 @@ async fn change_member(live: &Live, who: &str, body: Value) {
 }
 
 /// So that losing one membership does not end the credential too.
-async fn join_another_team(live: &Live, token: &str) {
+pub(crate) async fn join_another_team(live: &Live, token: &str) {
     let other = live.ask("POST", "/v1/teams", &live.owner.token, Some(&json!({ "name": "Other" }))).await;
     let path = format!("/v1/teams/{}/invitations", other.data()["team"]["id"].as_str().unwrap());
     let made = live.ask("POST", &path, &live.owner.token, Some(&json!({ "role": "member" }))).await;

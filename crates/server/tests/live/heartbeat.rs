@@ -386,7 +386,7 @@ async fn a_report_that_differs_is_the_last_word_on_all_that_it_names() {
     assert_eq!(told.status, 201, "{}", told.text);
     assert_eq!(turn().await, "idle");
     // The same report as the last one is told apart by its digest alone.
-    live.beat(&mut machine, &bindings, Some(&[waits.clone()])).await;
+    live.beat(&mut machine, &bindings, Some(std::slice::from_ref(&waits))).await;
     let both = [waits, activity("m", "idle", 5)];
     live.beat(&mut machine, &bindings, Some(&both)).await;
     assert_eq!(turn().await, "waiting_input");

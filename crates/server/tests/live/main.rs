@@ -6,6 +6,7 @@
 mod attention;
 mod authority;
 mod catalogue;
+mod ended;
 mod fair;
 mod follow;
 mod followed;
