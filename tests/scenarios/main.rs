@@ -12,5 +12,6 @@ mod misuse;
 mod restart;
 mod story;
 mod talk;
+mod upkeep;
 #[path = "../desktop/wait.rs"]
 mod wait;

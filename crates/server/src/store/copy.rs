@@ -83,8 +83,16 @@ pub(super) fn is_sound(database: &Path) -> Result<bool, ApiError> {
 /// What `integrity_check` and `foreign_key_check` say of a database; empty where it is sound.
 ///
 /// # Errors
-/// What SQLite says, also of a file that is no database.
+/// What SQLite says of a file that it can't read.
 pub fn complaints(database: &Path) -> rusqlite::Result<Vec<String>> {
+    match looked_through(database) {
+        // Too damaged to be looked through.
+        Err(error) if super::Fault::of(&error) == Some(super::Fault::Corrupt) => Ok(vec![error.to_string()]),
+        looked => looked,
+    }
+}
+
+fn looked_through(database: &Path) -> rusqlite::Result<Vec<String>> {
     let connection = open(database)?;
     let mut check = connection.prepare("PRAGMA integrity_check(20)")?;
     let said: Vec<String> = check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
