@@ -222,11 +222,6 @@ impl Store {
         self.written.checkpoints.get()
     }
 
-    /// How many changes wait for the writer.
-    pub fn waiting(&self) -> usize {
-        self.writes.max_capacity() - self.writes.capacity()
-    }
-
     /// The database's file.
     pub fn path(&self) -> &Path {
         &self.path
