@@ -38,9 +38,10 @@ pub async fn ready(call: Call) -> Result<Reply, ApiError> {
         }
     };
     found?;
-    // Other pages can be written; what stands on the damaged one can't be read.
-    if app.store.fault() == Some(Fault::Corrupt) {
-        return Err(Fault::Corrupt.refusal("a damaged page was met"));
+    // That row could be written; what stands on a damaged page can't be read, and on a full disk what is larger
+    // can't be kept.
+    if let Some(fault) = app.store.fault() {
+        return Err(fault.refusal("met by an earlier request"));
     }
     Ok(Reply::Json { status: 200, body: r#"{"status":"ready"}"#.into(), etag: None })
 }

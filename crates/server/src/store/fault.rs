@@ -99,6 +99,17 @@ fn probe(database: &Path) -> Fault {
     Fault::Io
 }
 
+/// Whether the disk has no room at all: a change that fits into what the log holds already still works.
+fn has_no_room(database: &Path) -> bool {
+    #[cfg(unix)]
+    return rustix::fs::statvfs(database).is_ok_and(|disk| disk.f_bavail == 0);
+    #[cfg(not(unix))]
+    {
+        let _ = database;
+        false
+    }
+}
+
 /// The faults of a store that runs.
 #[derive(Debug)]
 pub struct Faults {
@@ -138,9 +149,13 @@ impl Faults {
         self.now().corrupt = false;
     }
 
-    /// A transaction was committed.
+    /// A transaction was committed. A full disk is full until there is room, whatever still fits.
     pub(super) fn wrote(&self) {
-        if self.now().writing.take().is_some() {
+        let mut now = self.now();
+        if now.writing == Some(Fault::DiskFull) && has_no_room(&self.database) {
+            return;
+        }
+        if now.writing.take().is_some() {
             tracing::info!("the store can be written again");
         }
     }
