@@ -2,6 +2,8 @@
 //! that document and server can't differ.
 
 mod catalogue;
+mod parameters;
+mod ranges;
 
 use crate::error::ApiError;
 use crate::request::{Call, Reply};
@@ -12,7 +14,6 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use teamlamp_wire::envelope::{Context, ErrorEnvelope};
-use teamlamp_wire::{HEADER_CALLER, HEADER_IDEMPOTENCY, HEADER_MACHINE};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(|| document().to_string());
 
@@ -37,6 +38,7 @@ pub fn document() -> Value {
     }
     let mut schemas = generator.take_definitions(true);
     catalogue::describe(&mut schemas);
+    ranges::describe(&mut schemas);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -50,17 +52,25 @@ pub fn document() -> Value {
             "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
             "responses": { "Refusal": {
                 "description": "A refusal: a code for programs, a sentence for people.",
+                "headers": {
+                    "X-Request-ID": header("Under this the server's log names the request."),
+                    "Retry-After": header("Seconds to wait: with 429."),
+                },
                 "content": { "application/json": { "schema": error } },
             } },
         },
     })
 }
 
+fn header(says: &str) -> Value {
+    json!({ "description": says, "schema": { "type": "string" } })
+}
+
 fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> Value {
     let mut operation = json!({
         "operationId": route.operation,
         "tags": [route.operation.split('.').next().unwrap_or_default()],
-        "parameters": parameters(route),
+        "parameters": parameters::of(route),
         "responses": responses(route, generator, context),
         "security": match route.needs {
             Needs::Credential => json!([{ "bearer": [] }]),
@@ -79,28 +89,39 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, context: &Value) ->
 
 fn responses(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> Value {
     let success = success(route, generator, context);
-    let mut responses = json!({ "default": { "$ref": "#/components/responses/Refusal" } });
+    let refusal = json!({ "$ref": "#/components/responses/Refusal" });
+    let mut responses: Map<String, Value> =
+        refusals(route).into_iter().map(|status| (status.to_string(), refusal.clone())).collect();
     for status in [Some(route.status), route.or_status].into_iter().flatten() {
-        responses[status.to_string()] = success.clone();
+        responses.insert(status.to_string(), success.clone());
     }
-    responses
+    Value::Object(responses)
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
-    let text = |name: &str, place: &str, required: bool| json!({ "name": name, "in": place, "required": required, "schema": { "type": "string" } });
-    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let mut parameters: Vec<Value> = in_path.map(|name| text(name, "path", true)).collect();
-    parameters.extend(route.query.iter().map(|name| text(name, "query", false)));
-    if route.revised {
-        parameters.push(text("If-Match", "header", true));
+/// The statuses of a route's refusals (spec 01): those that any request may meet, and those of its own.
+fn refusals(route: &Route) -> Vec<u16> {
+    let mut statuses = vec![400, 413, 500, 503];
+    if route.needs == Needs::Probe {
+        return statuses;
     }
-    if route.needs != Needs::Probe {
-        parameters.extend([HEADER_CALLER, HEADER_MACHINE].map(|name| text(name, "header", false)));
-        if route.method != http::Method::GET {
-            parameters.push(text(HEADER_IDEMPOTENCY, "header", false));
-        }
+    // 403: a web page of an origin that the owner does not list.
+    statuses.extend([403, 421, 429]);
+    if matches!(route.needs, Needs::Credential | Needs::Optional) {
+        statuses.extend([401, 404]);
     }
-    parameters
+    if route.method != http::Method::GET {
+        // Two requests with one key, or a state that does not allow it; and a body that is no JSON.
+        statuses.extend([409, 415]);
+    }
+    if route.path.contains("invitation") && route.method != http::Method::GET {
+        // A code or an invitation that nobody knows, or that has ended.
+        statuses.extend([404, 410]);
+    }
+    if route.operation == "metrics.read" {
+        // Without the setting's token it is not there for other computers; with it, theirs must be that one.
+        statuses.extend([401, 404]);
+    }
+    statuses
 }
 
 fn success(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> Value {
@@ -124,7 +145,7 @@ fn success(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> V
             let next = json!({ "type": ["string", "null"] });
             ("application/json", envelope(json!({ "items": items, "next_cursor": next })))
         }
-        Gives::Stream(of) => ("text/event-stream", of(generator).to_value()),
+        Gives::Stream(of) => ("text/event-stream", message(of(generator).to_value())),
     };
     let mut success = json!({ "description": "Success.", "content": { kind: { "schema": schema } } });
     if let Some((kind, of)) = route.or_as {
@@ -136,6 +157,13 @@ fn success(route: &Route, generator: &mut SchemaGenerator, context: &Value) -> V
         success["headers"] = json!({ "ETag": tag });
     }
     success
+}
+
+/// One message of a stream, as the HTML standard has read it: `data` is the frame.
+fn message(frame: Value) -> Value {
+    let data = json!({ "type": "string", "contentMediaType": "application/json", "contentSchema": frame });
+    let id = json!({ "type": "string", "description": "From where to go on: for `Last-Event-ID`." });
+    json!({ "type": "object", "properties": { "data": data, "id": id }, "required": ["data"] })
 }
 
 #[cfg(test)]

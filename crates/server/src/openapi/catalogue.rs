@@ -6,6 +6,8 @@ use teamlamp_wire::event::{CATALOGUE, Kind, Publisher, Reader};
 
 /// A custom kind: of a member's script, or of an app.
 const CUSTOM: &str = "^custom\\.[a-z0-9_-]{1,64}\\.[a-z0-9_.-]{1,64}$";
+/// A custom kind of a member's script.
+const CLI: &str = "^custom\\.cli\\.[a-z0-9_.-]{1,64}$";
 
 /// Adds the kinds to the schemas of the wire, and refers to them wherever an event has one.
 pub(super) fn describe(schemas: &mut Map<String, Value>) {
@@ -18,10 +20,17 @@ pub(super) fn describe(schemas: &mut Map<String, Value>) {
     for row in CATALOGUE.iter().filter(|row| !row.data.is_empty()) {
         schemas.insert(format!("Data.{}", row.name), data(row));
     }
-    for holder in ["Event", "PublishEvent"] {
+    let told: Vec<&str> =
+        CATALOGUE.iter().filter(|row| row.publisher == Publisher::Machine).map(|row| row.name).collect();
+    let published = json!({
+        "description": "A kind that a machine may publish of its sessions, or a member's script.",
+        "anyOf": [{ "enum": told }, { "type": "string", "pattern": CLI }],
+    });
+    schemas.insert("PublishedKind".into(), published);
+    for (holder, kinds) in [("Event", "EventKind"), ("PublishEvent", "PublishedKind")] {
         if let Some(kind) = schemas.get_mut(holder).and_then(|schema| schema.pointer_mut("/properties/kind"))
         {
-            *kind = json!({ "$ref": "#/components/schemas/EventKind" });
+            *kind = json!({ "$ref": format!("#/components/schemas/{kinds}") });
         }
     }
     if let Some(Value::Object(event)) = schemas.get_mut("Event") {
