@@ -2,7 +2,7 @@
 
 use crate::error::ApiError;
 use crate::request::{Call, Reply};
-use crate::store::{Fault, Tx, meta};
+use crate::store::{Tx, meta};
 use std::time::Duration;
 use teamlamp_clock::Moment;
 
