@@ -45,7 +45,11 @@ const ONLY_IN: &[(&str, &[&str], &str)] = &[
         &["teamlamp-server", "teamlamp-connector", "teamlamp-load"],
         "only the server and the door serve HTTP",
     ),
-    ("rusqlite", &["teamlamp-server", "teamlamp-connector"], "only stores know SQL"),
+    (
+        "rusqlite",
+        &["teamlamp-server", "teamlamp-connector", "teamlamp-load"],
+        "only stores know SQL, and the benchmark that fills one",
+    ),
     ("keyring", &["teamlamp-connector"], "custody is one place"),
     ("reqwest", &["teamlamp-client"], "one client, so one policy for TLS, proxies and redirects"),
     ("mdns-sd", &["teamlamp-server", "teamlamp-connector"], "one announces, the other looks"),

@@ -122,7 +122,13 @@ fn tests_wait_for_conditions_and_never_sleep() {
 
 #[test]
 fn sql_stands_in_stores_only() {
-    let stores = ["crates/server/src/store/", "crates/server/src/store.rs", "crates/connector/src/outbox"];
+    // The benchmark of growth fills its stores by SQL: ten million rows through the API would take a day.
+    let stores = [
+        "crates/server/src/store/",
+        "crates/server/src/store.rs",
+        "crates/connector/src/outbox",
+        "crates/load/src/growth.rs",
+    ];
     let words = ["SELECT ", "INSERT INTO ", "DELETE FROM ", "PRAGMA "];
     let mut faults = Vec::new();
     for (path, text) in sources().into_iter().filter(|(path, _)| is_rust(path) && !is_test(path)) {

@@ -78,6 +78,9 @@ impl Kept {
         self.stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).await?;
         let mut filled = 0;
         loop {
+            if filled == self.buffer.len() {
+                self.buffer.resize(filled * 2, 0);
+            }
             let read = self.stream.read(&mut self.buffer[filled..]).await?;
             if read == 0 {
                 bail!("the server closed the connection");

@@ -3,6 +3,7 @@
 
 mod bare;
 mod delivery;
+mod growth;
 mod heartbeat;
 mod http;
 mod memory;
@@ -34,6 +35,18 @@ enum What {
         #[arg(long, default_value_t = 20)]
         seconds: u64,
     },
+    /// What grows with what is stored: heartbeats, reads, maintenance, on large stores against small ones.
+    Growth {
+        /// Where the stores are made (some gigabytes); removed at the end.
+        #[arg(long)]
+        folder: Option<std::path::PathBuf>,
+        /// Events of the large store that is read.
+        #[arg(long, default_value_t = 1_000_000)]
+        events: i64,
+        /// Rows of the large store that is maintained.
+        #[arg(long, default_value_t = 10_000_000)]
+        rows: i64,
+    },
     /// The server that is measured, in a process of its own.
     #[command(hide = true)]
     Serve {
@@ -51,6 +64,7 @@ async fn main() -> anyhow::Result<()> {
         What::Heartbeat => heartbeat::run().await,
         What::Streams { count } => memory::run(count).await,
         What::Delivery { seconds } => delivery::run(seconds).await,
+        What::Growth { folder, events, rows } => growth::run(folder, events, rows).await,
         What::Serve { data } => process::serve(data).await,
         What::Bare => bare::serve().await,
     }
