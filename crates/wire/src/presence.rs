@@ -210,23 +210,29 @@ mod tests {
         assert_eq!(connection(&gone, 1_000_001).0, Offline);
     }
 
+    /// The cases that the window's own folding reads too (`ui/src/features/feed/fold.ts`).
     #[test]
-    fn flapping_is_one_line_and_a_lasting_change_stays_one() {
-        let m: MachineId = "mach_1".into();
-        let step = |at, from, to| (m.clone(), at, from, to);
-        let lines = fold(&[
-            step(0, Online, Unlinked),
-            step(5_000, Unlinked, Online),
-            step(9_000, Online, Unlinked),
-            step(12_000, Unlinked, Online),
-            step(100_000, Online, Offline),
-        ]);
-        assert_eq!(
-            lines,
-            [
-                PresenceLine::Flapped { machine: m.clone(), at: 0, times: 4 },
-                PresenceLine::Changed { machine: m, at: 100_000, to: Offline },
-            ]
-        );
+    fn flapping_folds_as_the_vectors_say() {
+        #[derive(serde::Deserialize)]
+        struct Case {
+            what: String,
+            transitions: Vec<(MachineId, Millis, Connection, Connection)>,
+            /// Whose, when, and how often or to what.
+            lines: Vec<(MachineId, Millis, serde_json::Value)>,
+        }
+        let cases: Vec<Case> = serde_json::from_str(include_str!("../vectors/flapping.json")).unwrap();
+        assert!(!cases.is_empty());
+        for case in cases {
+            let lines: Vec<_> = fold(&case.transitions)
+                .into_iter()
+                .map(|line| match line {
+                    PresenceLine::Flapped { machine, at, times } => (machine, at, times.into()),
+                    PresenceLine::Changed { machine, at, to } => {
+                        (machine, at, serde_json::to_value(to).unwrap())
+                    }
+                })
+                .collect();
+            assert_eq!(lines, case.lines, "{}", case.what);
+        }
     }
 }
