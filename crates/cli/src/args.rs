@@ -73,7 +73,7 @@ pub(crate) struct Serve {
     /// Where the server keeps its data (default: `server` in this install's home).
     #[arg(long, value_name = "DIR", env = "TEAMLAMP_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:8720, with --lan [::]:8720].
+    /// Where to listen; port 0 lets the system choose [default: 127.0.0.1:8720, with --lan `[::]:8720`].
     #[arg(long, value_name = "ADDR:PORT", env = "TEAMLAMP_LISTEN")]
     pub(crate) listen: Option<SocketAddr>,
     /// Be there for the local network: listen at every address, with TLS, and say there that it is.
