@@ -115,6 +115,17 @@ fn events_by_sql(db: &Connection, team: &str, count: i64, written_at: i64) -> Re
     Ok(())
 }
 
+/// Makes sessions known, as a connector does: else a heartbeat's answer would list each binding.
+async fn register(site: &Site, machine: &From, count: usize) -> Result<()> {
+    let sessions: Vec<Value> =
+        (0..count).map(|n| json!({"harness": "codex", "native_id": format!("session-{n}")})).collect();
+    for some in sessions.chunks(100) {
+        let path = format!("/v1/teams/{}/sessions", site.team);
+        call(site.to, machine, "POST", &path, &json!({ "sessions": some })).await?;
+    }
+    Ok(())
+}
+
 /// A heartbeat of 4,096 unchanged bindings against one of 10, and against parsing the same bodies.
 async fn heartbeats(folder: &Path) -> Result<()> {
     let site = Site::new(&folder.join("heartbeats")).await?;
@@ -125,13 +136,7 @@ async fn heartbeats(folder: &Path) -> Result<()> {
         let made = call(site.to, &site.owner, "POST", &path, &body).await?;
         let machine = text(&made, "/data/machine/id");
         let from = From { place: 1, token: text(&made, "/data/credential/token") };
-        // Known sessions, as a connector registers them: else the answer would list each binding.
-        let sessions: Vec<Value> =
-            (0..bindings).map(|n| json!({"harness": "codex", "native_id": format!("session-{n}")})).collect();
-        for some in sessions.chunks(100) {
-            let path = format!("/v1/teams/{}/sessions", site.team);
-            call(site.to, &from, "POST", &path, &json!({ "sessions": some })).await?;
-        }
+        register(&site, &from, bindings).await?;
         let body = |sequence: usize| {
             let bindings: Vec<Value> = (0..bindings)
                 .map(|n| {
