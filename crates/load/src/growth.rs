@@ -106,7 +106,7 @@ fn events_by_sql(db: &Connection, team: &str, count: i64, written_at: i64) -> Re
         rusqlite::params![team, count],
     )?;
     db.execute(
-        "INSERT OR REPLACE INTO event_resources
+        "INSERT OR REPLACE INTO event_resources (team_id, source_id, resource_kind, resource_id, sequence)
          SELECT team_id, '', resource_kind, resource_id, max(sequence) FROM events
          WHERE team_id = ?1 GROUP BY resource_kind, resource_id",
         [team],
