@@ -1,7 +1,6 @@
 // Folds a machine's flapping into one line, by the rule of crates/wire (presence.rs; both read the cases of
-// crates/wire/vectors/flapping.json): transitions of one
-// machine within 20 s of the first that return to where they began. Leaves out a transition that only
-// repeats or prepares another one. Pure.
+// crates/wire/vectors/flapping.json): transitions of one machine within 20 s of the first that return to
+// where they began. Leaves out a transition that only repeats or prepares another one. Pure.
 
 import type { FeedItem } from "../../wire/FeedItem";
 import { FLAP_MS } from "../../wire/tables";
